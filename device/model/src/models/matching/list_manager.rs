@@ -12,6 +12,7 @@
 mod cache;
 pub mod inspect;
 mod timing;
+mod walk;
 
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -21,6 +22,7 @@ use core::fmt;
 use crate::models::matching::fifo::Fifos;
 
 use self::cache::Cache;
+use self::walk::Walks;
 pub use self::timing::{Steps, Timing};
 use crate::models::matching::item::{Header, Item, WORDS};
 use crate::models::matching::program::{DONE, FAILED, SUCCEEDED};
@@ -292,6 +294,7 @@ pub struct ListManager {
     /// No header begins before this cycle.
     free_at: u64,
     outcomes: VecDeque<Outcome>,
+    walks: Walks,
 }
 
 impl ListManager {
@@ -320,6 +323,7 @@ impl ListManager {
             job: None,
             free_at: 0,
             outcomes: VecDeque::new(),
+            walks: Walks::default(),
         }
     }
 
@@ -442,6 +446,7 @@ impl ListManager {
     /// Begins anew with another unit. Headers that have no outcome yet are forgotten; the lists stay.
     pub fn restart(&mut self, unit: Unit) {
         self.unit = unit;
+        self.walks = Walks::default();
         self.fifos = Fifos::new(self.timing.fifo_words);
         self.headers.clear();
         self.job = None;
@@ -484,6 +489,7 @@ impl ListManager {
         let last_word = self.unit.issued().saturating_add(words);
         while !self.is_idle() {
             let ends = self.job.as_ref().map_or(self.cycle, |job| job.began) + watchdog + 1;
+            self.walk(ends, last_word);
             let words_left = last_word.saturating_sub(self.unit.issued()).max(WORDS_AT_ONCE);
             self.advance(ends.saturating_sub(self.cycle).max(1).min(words_left))?;
             let is_late = self.job.as_ref().is_some_and(|job| self.cycle - job.began > watchdog);

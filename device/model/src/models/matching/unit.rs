@@ -18,12 +18,14 @@ mod plain;
 mod staged;
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use niclab_isa::image::{ImageError, check_targets};
 use niclab_isa::{DELAY_SLOTS, PREDICATES, REGISTERS, Word};
 
 use self::automaton::Automaton;
+pub(super) use self::automaton::Path;
 use self::operation::{Operation, active};
 use super::fifo::Fifos;
 pub use super::fifo::OUTPUT_CYCLES;
@@ -58,7 +60,7 @@ pub struct Burst {
 /// The engine with a program.
 #[derive(Clone, Debug)]
 pub struct Unit {
-    program: Box<[Operation]>,
+    program: Arc<[Operation]>,
     registers: Registers,
     control: Control,
     cycles: u64,
@@ -179,40 +181,101 @@ impl Unit {
         if let Some(burst) = part.burst {
             return burst;
         }
+        automaton.lose_track();
         let rest = feed.get(part.sent..).unwrap_or_default();
         let burst = self.run_words(fifos, rest, now + part.cycles, most - part.cycles);
         Burst { cycles: burst.cycles + part.cycles, sent: burst.sent + part.sent, ..burst }
     }
 
+    /// Whether there is an automaton; one is made with the first [`Self::run`] that may use it.
+    pub(super) const fn has_automaton(&self) -> bool {
+        self.automaton.is_some()
+    }
+
+    /// Notes the way that is taken through the program from now on,
+    pub(super) fn track(&mut self) {
+        if let Some(automaton) = &mut self.automaton {
+            automaton.track();
+        }
+    }
+
+    /// until now. None where it was not the automaton's.
+    pub(super) fn tracked(&mut self) -> Option<Path> {
+        self.automaton.as_mut()?.tracked(&self.program)
+    }
+
+    /// Goes such a way, which takes so many cycles, from where it was noted; false if it is not the data's. Where it ends is for
+    /// [`Self::set_place`].
+    #[inline]
+    pub(super) fn go(&mut self, path: &Path, cycles: u64, fifos: &mut Fifos) -> bool {
+        if !Automaton::go(path, &mut self.registers, &mut self.control, fifos) {
+            return false;
+        }
+        fifos.leave(path.takes);
+        self.cycles += cycles;
+        self.automated += cycles;
+        self.issued += path.issued;
+        true
+    }
+
+    /// The next word, and where a branch that was taken leads behind how many words.
+    pub(super) const fn place(&self) -> (usize, u16, u8) {
+        let Control { pc, target, delay, .. } = self.control;
+        (pc, if delay == 0 { 0 } else { target }, delay)
+    }
+
+    pub(super) const fn set_place(&mut self, (pc, target, delay): (usize, u16, u8)) {
+        (self.control.pc, self.control.target, self.control.delay) = (pc, target, delay);
+    }
+
+    /// The engine without it.
+    #[cfg(any(test, debug_assertions))]
+    pub(super) fn beside(&self) -> Self {
+        let state = self.beside.as_deref().cloned();
+        let (registers, control) = state.unwrap_or_else(|| (self.registers.clone(), self.control));
+        Self {
+            program: self.program.clone(),
+            registers,
+            control,
+            automated_from: u64::MAX,
+            automaton: None,
+            beside: None,
+            ..*self
+        }
+    }
+
+    /// Holds the automaton to an engine without it, and to that from now on.
+    #[cfg(any(test, debug_assertions))]
+    pub(super) fn check_unit_beside(&mut self, beside: Self) {
+        assert_eq!((self.cycles, self.issued), (beside.cycles, beside.issued), "the automaton's cycles");
+        self.beside = Some(Box::new((beside.registers, beside.control)));
+        self.check_kept();
+    }
+
     /// What the engine does word by word, without the automaton.
     #[cfg(any(test, debug_assertions))]
     fn run_beside(&mut self, fifos: &Fifos, feed: &[u64], now: u64, most: u64) -> (Fifos, Burst, u64) {
-        let state = self.beside.take().unwrap_or_else(|| Box::new((self.registers.clone(), self.control)));
-        let mut unit = Self {
-            program: core::mem::take(&mut self.program),
-            registers: state.0,
-            control: state.1,
-            cycles: self.cycles,
-            issued: self.issued,
-            automated_from: u64::MAX,
-            automaton: None,
-            automated: 0,
-            beside: None,
-        };
+        let mut unit = self.beside();
         let mut fifos = fifos.clone();
         let burst = unit.run_words(&mut fifos, feed, now, most);
-        self.program = unit.program;
+        let issued = unit.issued;
         self.beside = Some(Box::new((unit.registers, unit.control)));
-        (fifos, burst, unit.issued)
+        (fifos, burst, issued)
     }
 
     /// Holds the automaton to it.
     #[cfg(any(test, debug_assertions))]
     fn check_beside(&self, fifos: &Fifos, burst: Burst, expected: &(Fifos, Burst, u64)) {
-        let at = |control: &Control| (control.pc, control.delay, if control.delay == 0 { 0 } else { control.target });
         assert_eq!((burst, self.issued), (expected.1, expected.2), "the automaton's cycles");
         assert!(fifos.input().eq(expected.0.input()), "the automaton's input");
         assert!(fifos.output().eq(expected.0.output()), "the automaton's output");
+        self.check_kept();
+    }
+
+    /// What is looked at later is as it is beside.
+    #[cfg(any(test, debug_assertions))]
+    fn check_kept(&self) {
+        let at = |control: &Control| (control.pc, control.delay, if control.delay == 0 { 0 } else { control.target });
         if let (Some(automaton), Some(beside)) = (&self.automaton, &self.beside) {
             assert_eq!(at(&self.control), at(&beside.1), "the automaton's place");
             let kept = |registers, control| automaton.kept(&self.program, registers, control);

@@ -10,6 +10,8 @@
 //! nothing looks at any more.
 
 mod liveness;
+mod micro;
+mod path;
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -19,6 +21,9 @@ use core::ops::Range;
 use niclab_isa::DELAY_SLOTS;
 
 use self::liveness::Liveness;
+use self::micro::{Micro, of_word, perform};
+pub use self::path::Path;
+use self::path::Track;
 use super::operation::{Operation, active};
 use super::{Burst, Control, Registers};
 use crate::models::matching::fifo::{Fifos, MAX_WORDS, OUTPUT_CYCLES};
@@ -26,8 +31,9 @@ use crate::models::matching::fifo::{Fifos, MAX_WORDS, OUTPUT_CYCLES};
 /// Nodes at most. Attack: a program all of branches, fed such that each comes in another state, would fill this machine's memory.
 /// What has no node then is done word by word. The built-in program and its list manager need fewer than a hundred. Ours: a bound.
 const MOST_NODES: usize = 1 << 10;
-/// Words that all nodes carry out at most. Ours: a bound, for the same.
-const MOST_STEPS: usize = 1 << 11;
+/// What all nodes do to data at most, and what one of them does at most, each of whose words has eight slots. Ours: bounds, for the same.
+const MOST_MICROS: usize = 1 << 12;
+const MOST_MICROS_EACH: usize = 8 * LONGEST as usize;
 /// Words of a program at most: a longer one is done word by word. Attack: what is looked at from each word is computed anew when
 /// a program is loaded and used. Ours: a bound.
 const MOST_PROGRAM_WORDS: usize = 1 << 10;
@@ -82,27 +88,17 @@ enum End {
     RanOut,
 }
 
-/// A word of which something is needed.
-#[derive(Clone, Debug)]
-struct Step {
-    /// With those slots that do what is needed.
-    operation: Operation,
-    /// Which of the node's input words it takes, if it takes one, and in which of its cycles it is issued.
-    take: u8,
-    cycle: u8,
-}
-
 const NOWHERE: u32 = u32::MAX;
 
 /// Cycles that pass in one way.
 #[derive(Clone, Debug)]
 struct Node {
-    steps: Range<u32>,
+    from: At,
+    micros: Range<u32>,
     cycles: u8,
     sent: u8,
     takes: u8,
     issued: u8,
-    needs_plenty: bool,
     end: End,
     /// Where it ends.
     after: At,
@@ -116,6 +112,18 @@ struct Passed {
     take: u8,
     cycle: u8,
     class: u8,
+}
+
+impl Passed {
+    /// It is known whether the word writes to the output.
+    const fn settle(&self, operation: &mut Operation) {
+        if operation.copy_output {
+            operation.copy_predicate = 0;
+            if self.class & 2 == 0 {
+                operation.active &= !active::COPY;
+            }
+        }
+    }
 }
 
 /// What was done of a burst.
@@ -134,9 +142,11 @@ pub(super) struct Automaton {
     fifo_words: usize,
     liveness: Liveness,
     nodes: Vec<Node>,
-    steps: Vec<Step>,
+    micros: Vec<Micro>,
     /// Keys and their nodes.
     places: Box<[(u64, u32)]>,
+    /// What is passed is noted.
+    track: Option<Track>,
 }
 
 impl Automaton {
@@ -146,14 +156,48 @@ impl Automaton {
             fifo_words,
             liveness: Liveness::new(program),
             nodes: Vec::new(),
-            steps: Vec::new(),
+            micros: Vec::new(),
             places: vec![(0, NOWHERE); PLACES].into(),
+            track: None,
         })
     }
 
     /// Words of the input FIFO for which it holds.
     pub const fn fifo_words(&self) -> usize {
         self.fifo_words
+    }
+
+    /// Begins to note what is passed.
+    pub fn track(&mut self) {
+        self.track = Some(Track::default());
+    }
+
+    /// What is done from now on is no part of what is noted.
+    pub const fn lose_track(&mut self) {
+        if let Some(track) = &mut self.track {
+            track.lose();
+        }
+    }
+
+    /// The way that was passed since, if it is one.
+    pub fn tracked(&mut self, program: &[Operation]) -> Option<Path> {
+        let track = self.track.take()?;
+        self.path(program, &track)
+    }
+
+    /// Goes that way, whose first input word has the number `left`; false, and nothing is done, if the data is of another class.
+    #[inline]
+    pub fn go(path: &Path, registers: &mut Registers, control: &mut Control, fifos: &Fifos) -> bool {
+        let (before, left) = (registers.clone(), fifos.left());
+        let mut predicates = control.predicates;
+        let input = |take: u8| fifos.place(left.wrapping_add(take.into()));
+        let has_passed = perform(&path.micros, registers, &mut predicates, input, |_, _| {});
+        if has_passed {
+            control.predicates = predicates;
+        } else {
+            *registers = before;
+        }
+        has_passed
     }
 
     /// As much of a burst as there are nodes for; see [`super::Unit::run`].
@@ -181,20 +225,28 @@ impl Automaton {
         };
         let mut number = self.find(program, at);
         while let Some(node) = self.nodes.get(number as usize) {
-            if node.needs_plenty && most - part.cycles < PLENTY.into() {
+            if node.from.most == PLENTY && most - part.cycles < PLENTY.into() {
                 break;
             }
             let left = fifos.left();
             for word in feed.get(part.sent..).unwrap_or_default().iter().take(node.sent.into()) {
                 fifos.push(*word);
             }
-            for step in self.steps.get(node.steps.start as usize..node.steps.end as usize).unwrap_or_default() {
-                let input = fifos.place(left.wrapping_add(step.take.into()));
-                let (predicates, output) = registers.execute(&step.operation, input, control.predicates);
-                control.predicates = predicates;
-                if let Some(word) = output {
-                    fifos.write(now + part.cycles + u64::from(step.cycle), word);
-                }
+            let micros = self.micros.get(node.micros.start as usize..node.micros.end as usize);
+            let begin = now + part.cycles;
+            let mut written = ([(0, 0); OUTPUT_CYCLES as usize + 1], 0);
+            perform(
+                micros.unwrap_or_default(),
+                registers,
+                &mut control.predicates,
+                |take| fifos.place(left.wrapping_add(take.into())),
+                |cycle, word| {
+                    written.0[written.1 % written.0.len()] = (begin + u64::from(cycle), word);
+                    written.1 += 1;
+                },
+            );
+            for (cycle, word) in written.0.iter().take(written.1) {
+                fifos.write(*cycle, *word);
             }
             fifos.leave(node.takes.into());
             part.cycles += u64::from(node.cycles);
@@ -213,10 +265,16 @@ impl Automaton {
                         part.cycles = most;
                     }
                     let ran_out = end == End::RanOut;
+                    if let Some(track) = &mut self.track {
+                        track.pass(number, None);
+                    }
                     part.burst = Some(Burst { cycles: part.cycles, sent: part.sent, ran_out });
                     break;
                 }
             };
+            if let Some(track) = &mut self.track {
+                track.pass(number, class);
+            }
             number = self.next(program, number, class);
         }
         part
@@ -249,7 +307,7 @@ impl Automaton {
                 _ => place = (place + 1) % PLACES,
             }
         }
-        if self.nodes.len() >= MOST_NODES || self.steps.len() + usize::from(LONGEST) > MOST_STEPS {
+        if self.nodes.len() >= MOST_NODES || self.micros.len() + MOST_MICROS_EACH > MOST_MICROS {
             return NOWHERE;
         }
         let (node, passed) = self.pass(program, at);
@@ -310,12 +368,12 @@ impl Automaton {
         };
         at.most = if most == u8::MAX { PLENTY } else { most - cycles };
         let node = Node {
-            steps: 0..0,
+            from,
+            micros: 0..0,
             cycles,
             sent,
             takes,
             issued: passed.len() as u8,
-            needs_plenty: from.most == PLENTY,
             end,
             after: at,
             next: [NOWHERE; 4],
@@ -328,26 +386,18 @@ impl Automaton {
         let Some(node) = self.nodes.get_mut(number) else { return };
         let At { pc, delay, target, .. } = node.after;
         let mut needed = self.liveness.from(program, pc.into(), delay, target);
-        let mut steps = Vec::new();
-        for Passed { pc, take, cycle, class } in passed.iter().rev() {
-            let Some(mut operation) = program.get(usize::from(*pc)).copied() else { continue };
-            if operation.copy_output {
-                // It is known whether it is written.
-                operation.copy_predicate = 0;
-                if class & 2 == 0 {
-                    operation.active &= !active::COPY;
-                }
-            }
+        let mut words = Vec::new();
+        for word in passed.iter().rev() {
+            let Some(mut operation) = program.get(usize::from(word.pc)).copied() else { continue };
+            word.settle(&mut operation);
             let (before, slots) = liveness::before(&operation, needed);
-            needed = before;
             operation.active = slots;
-            if slots != 0 {
-                steps.push(Step { operation, take: *take, cycle: *cycle });
-            }
+            words.push(of_word(&operation, needed, word.take, word.cycle));
+            needed = before;
         }
-        let first = self.steps.len() as u32;
-        self.steps.extend(steps.into_iter().rev());
-        node.steps = first..self.steps.len() as u32;
+        let first = self.micros.len() as u32;
+        self.micros.extend(words.into_iter().rev().flatten());
+        node.micros = first..self.micros.len() as u32;
     }
 
     /// What is looked at from here on.

@@ -323,8 +323,19 @@ impl Operation {
     /// The input with its lanes where the ternary register gets them.
     #[inline]
     pub fn permuted(&self, input: u64) -> u64 {
+        Self::permute(self.permute, input)
+    }
+
+    /// Which lanes of the input the ternary register gets, in two bits each.
+    pub const fn permutation(&self) -> u8 {
+        self.permute
+    }
+
+    /// An input word with its lanes in other places.
+    #[inline]
+    pub fn permute(permutation: u8, input: u64) -> u64 {
         (0..LANES).fold(0, |word, lane| {
-            let from = usize::from(self.permute >> (2 * lane) & 3);
+            let from = usize::from(permutation >> (2 * lane) & 3);
             word | (input >> (LANE_BITS * from) & 0xffff) << (LANE_BITS * lane)
         })
     }

@@ -24,19 +24,19 @@ const ALL: Set = (1 << 48) - 1 & !CONSTANT;
 /// is taken to look at everything. Ours: a bound.
 const MOST_PASSES: usize = 64;
 
-const fn alu(register: u8) -> Set {
+pub const fn alu(register: u8) -> Set {
     1 << register & !CONSTANT
 }
 
-const fn ternary(register: u8) -> Set {
+pub const fn ternary(register: u8) -> Set {
     (1 << TERNARY) << register & !CONSTANT
 }
 
-const fn predicate(number: u8) -> Set {
+pub const fn predicate(number: u8) -> Set {
     (1 << PREDICATES) << number & !CONSTANT
 }
 
-const fn predicates(bits: u16) -> Set {
+pub const fn predicates(bits: u16) -> Set {
     (bits as u64) << PREDICATES & !CONSTANT
 }
 
