@@ -275,7 +275,9 @@ impl Unit {
     /// What is looked at later is as it is beside.
     #[cfg(any(test, debug_assertions))]
     fn check_kept(&self) {
-        let at = |control: &Control| (control.pc, control.delay, if control.delay == 0 { 0 } else { control.target });
+        let at = |control: &Control| {
+            (control.pc, control.delay, if control.delay == 0 { 0 } else { control.target })
+        };
         if let (Some(automaton), Some(beside)) = (&self.automaton, &self.beside) {
             assert_eq!(at(&self.control), at(&beside.1), "the automaton's place");
             let kept = |registers, control| automaton.kept(&self.program, registers, control);

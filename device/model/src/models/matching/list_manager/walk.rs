@@ -135,9 +135,8 @@ impl ListManager {
     fn is_among_plain(&self) -> bool {
         let Some(job) = &self.job else { return false };
         let index = job.sent / WORDS - 1;
-        let is_plain = |index| {
-            item_at(&self.lists, job.search, index).is_some_and(|linked| linked.store == Store::Card)
-        };
+        let is_plain =
+            |index| item_at(&self.lists, job.search, index).is_some_and(|linked| linked.store == Store::Card);
         !job.is_held && (index..=index + self.ahead()).all(is_plain)
     }
 
@@ -174,13 +173,13 @@ impl ListManager {
         let (mut number, begin) = (from, *cycle);
         let can_look = 'items: loop {
             let index = job.sent / WORDS - 1;
-            let is_plain = |index| {
-                item_at(lists, job.search, index).is_some_and(|linked| linked.store == Store::Card)
-            };
+            let is_plain =
+                |index| item_at(lists, job.search, index).is_some_and(|linked| linked.store == Store::Card);
             if !is_plain(index + ahead) {
                 break false;
             }
-            let (Some(linked), Some(known)) = (item_at(lists, job.search, index), walks.known.get(number)) else {
+            let (Some(linked), Some(known)) = (item_at(lists, job.search, index), walks.known.get(number))
+            else {
                 break false;
             };
             fifos.push_all(&linked.item.to_words());
@@ -297,7 +296,8 @@ impl ListManager {
             return;
         }
         core::mem::swap(&mut self.lists, &mut beside.lists);
-        let sent = |manager: &Self| manager.job.as_ref().map(|job| (job.sent, job.begun, job.verdicts, job.began));
+        let sent =
+            |manager: &Self| manager.job.as_ref().map(|job| (job.sent, job.begun, job.verdicts, job.began));
         let most = self.cycle;
         while beside.cycle < most && sent(&beside) != sent(self) {
             assert_eq!(beside.advance(ends - beside.cycle), Ok(()), "beside the walk");

@@ -67,9 +67,16 @@ impl At {
     /// Everything in one number.
     fn key(&self) -> u64 {
         let class = self.class.map_or(0, |class| u64::from(class) + 1);
-        [(self.target.into(), 14), (self.delay.into(), 2), (self.waiting.into(), 7), (self.feed.into(), 6), (self.most.into(), 7), (class, 3)]
-            .into_iter()
-            .fold(self.pc.into(), |key, (value, bits): (u64, u32)| key << bits | value)
+        [
+            (self.target.into(), 14),
+            (self.delay.into(), 2),
+            (self.waiting.into(), 7),
+            (self.feed.into(), 6),
+            (self.most.into(), 7),
+            (class, 3),
+        ]
+        .into_iter()
+        .fold(self.pc.into(), |key, (value, bits): (u64, u32)| key << bits | value)
     }
 }
 

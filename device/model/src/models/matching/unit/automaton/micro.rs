@@ -152,13 +152,16 @@ fn slots(operation: &Operation, take: u8, cycle: u8) -> Vec<Slot> {
         slot(Micro::Compute(arithmetic), reads | predicate(arithmetic.predicate), alu(arithmetic.dest));
     }
     if operation.has(active::COPY) {
-        let (from, to, condition) =
-            (operation.copy_source, operation.copy_ternary, operation.copy_predicate);
+        let (from, to, condition) = (operation.copy_source, operation.copy_ternary, operation.copy_predicate);
         if operation.copy_output {
             // Whether it is written is known.
             slot(Micro::Output { from, cycle }, alu(from), 0);
         } else {
-            slot(Micro::Copy { from, to, predicate: condition }, alu(from) | predicate(condition), ternary(to));
+            slot(
+                Micro::Copy { from, to, predicate: condition },
+                alu(from) | predicate(condition),
+                ternary(to),
+            );
         }
     }
     if operation.has(active::PREDICATE) {

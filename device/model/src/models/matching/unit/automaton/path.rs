@@ -62,7 +62,8 @@ impl Automaton {
         for (number, class) in &track.passed {
             let node = self.nodes.get(*number as usize)?;
             let (_, words) = self.pass(program, node.from);
-            parts.extend(words.into_iter().map(|word| Part::Word(Passed { take: word.take + takes, ..word })));
+            parts
+                .extend(words.into_iter().map(|word| Part::Word(Passed { take: word.take + takes, ..word })));
             if let End::Class(predicates) = node.end {
                 parts.push(Part::Condition(predicates, *class));
             }
