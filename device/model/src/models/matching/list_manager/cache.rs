@@ -180,7 +180,7 @@ impl Cache {
         for (place, at) in at.iter_mut().take(held).enumerate() {
             *at = self.held[(self.first + place) % MOST].at.saturating_sub(now);
         }
-        let first = self.first.checked_signed_diff(index)?;
+        let first = isize::try_from(self.first).ok()?.checked_sub(isize::try_from(index).ok()?)?;
         Some(Phase { first, held, at, port_free_at: self.port_free_at.saturating_sub(now) })
     }
 

@@ -17,7 +17,7 @@ const TERNARY: u32 = 16;
 const PREDICATES: u32 = 32;
 /// The constant ones, which need not be computed.
 const CONSTANT: Set = 1 | 1 << TERNARY | 1 << PREDICATES;
-const ALL: Set = (1 << 48) - 1 & !CONSTANT;
+const ALL: Set = ((1 << 48) - 1) & !CONSTANT;
 
 /// How often the program is gone through until nothing changes. Attack: a program whose registers depend on one another along a
 /// long way back would be gone through as often as it has words, each time that it is loaded. One that has not settled by then
