@@ -31,6 +31,9 @@ use crate::models::matching::unit::Unit;
 /// Words that the unit may issue at once, however few it has left: a wait is not taken in smaller pieces than so. Ours: a bound.
 const WORDS_AT_ONCE: u64 = 1_024;
 
+/// Items that a header must have before it for the unit's automaton to be used: measured, it is no gain for fewer. Ours.
+const AUTOMATED_ITEMS: usize = 8;
+
 /// What becomes of an item that matched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Use {
@@ -535,11 +538,13 @@ impl ListManager {
         if !is_held {
             self.cache.begin(self.cycle, search, &self.lists);
         }
+        let items = items_of(&self.lists, search);
+        self.unit.rest_automaton(items < AUTOMATED_ITEMS);
         self.job = Some(Job {
             search,
             length: header.length,
             began: self.cycle,
-            items: items_of(&self.lists, search),
+            items,
             spill_reads: 0,
             entity: header.to_words(),
             sent: 0,

@@ -68,6 +68,8 @@ pub struct Unit {
     /// From this cycle on there is an automaton.
     automated_from: u64,
     automaton: Option<Box<Automaton>>,
+    /// It is not used for now.
+    rests: bool,
     /// Cycles that it did.
     automated: u64,
     /// The engine without it, beside it: what is looked at must be the same.
@@ -111,6 +113,7 @@ impl Unit {
             issued: 0,
             automated_from: u64::MAX,
             automaton: None,
+            rests: false,
             automated: 0,
             #[cfg(any(test, debug_assertions))]
             beside: None,
@@ -121,6 +124,11 @@ impl Unit {
     /// branch nor an output will depend on then are not kept. All else is as it is without.
     pub const fn automate(&mut self, from_cycle: u64) {
         self.automated_from = from_cycle;
+    }
+
+    /// The automaton is used from now on, or is not: it may be no gain.
+    pub(super) const fn rest_automaton(&mut self, rests: bool) {
+        self.rests = rests;
     }
 
     /// Cycles that the automaton did.
@@ -167,6 +175,12 @@ impl Unit {
     fn run_nodes(&mut self, fifos: &mut Fifos, feed: &[u64], now: u64, most: u64) -> Burst {
         if self.automaton.as_ref().is_none_or(|automaton| automaton.fifo_words() != fifos.size()) {
             self.automaton = Automaton::new(&self.program, fifos.size()).map(Box::new);
+        }
+        if self.rests {
+            if let Some(automaton) = &mut self.automaton {
+                automaton.lose_track();
+            }
+            return self.run_words(fifos, feed, now, most);
         }
         let Some(automaton) = &mut self.automaton else {
             // The program is too long.
