@@ -24,6 +24,12 @@ pub struct ClusterArgs {
     /// Virtual CPUs of each node.
     #[arg(long, value_name = "N")]
     pub vcpus: Option<u32>,
+    /// Driver of your own for the cards: the folder of its source, or a module NAME.ko; NODE=PATH for one node alone.
+    #[arg(long, value_name = "[NODE=]PATH")]
+    pub driver: Vec<String>,
+    /// Parameters of your driver, as in "debug=1 peer=0".
+    #[arg(long, value_name = "ARGS", requires = "driver", allow_hyphen_values = true)]
+    pub driver_args: Option<String>,
     /// Debian packages in the guests, separated by commas.
     #[arg(long, value_delimiter = ',', value_name = "PACKAGE")]
     pub packages: Vec<String>,

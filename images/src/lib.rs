@@ -12,6 +12,7 @@
 //! | kernel, unpacked | the tree's | `vmlinux` |
 //! | kernel module | its source, embedded in this program | `module`, `sandbox` |
 //! | initramfs | the tree, the module, the caller's tools | `initramfs`, `cpio` |
+//! | a driver of the user's own | its source | `driver` |
 //! | root disk, if packages are asked for | the mirror again | `disk` |
 
 pub mod apt;
@@ -19,6 +20,7 @@ mod cache;
 mod command;
 mod cpio;
 mod disk;
+mod driver;
 mod error;
 mod initramfs;
 mod kernel;
@@ -26,6 +28,7 @@ mod module;
 mod progress;
 mod sandbox;
 mod survey;
+mod symbols;
 mod tree;
 mod unpack;
 mod vmlinux;
@@ -40,9 +43,11 @@ use crate::progress::step;
 use crate::tree::Tree;
 
 pub use crate::cache::{Cache, Key, KeyBuilder, abandon};
+pub use crate::driver::{DriverError, DriverModule, ensure_driver};
 pub use crate::error::ImageError;
 pub use crate::progress::{Progress, Silent, Terminal};
 pub use crate::survey::{HostTool, Survey, survey};
+pub use crate::symbols::{Place, places};
 pub use crate::tree::QemuCommand;
 
 /// What guests shall have.

@@ -13,6 +13,7 @@ mod links;
 mod match_driver;
 mod messages;
 mod observe;
+mod own_driver;
 mod packages;
 mod peripherals;
 mod run;

@@ -5,8 +5,8 @@
 //! rounds that take turns, and a ratio is taken within each round. A goal that is not reached is a result like any
 //! other; only a measurement that could not be made is a failure.
 //!
-//! [`guests`], [`boot`], [`scale`], [`device`], [`hostile`] and [`sim`] are sections, and a model can bring its own;
-//! [`figure`] and [`report`] are what they give. [`baseline`] puts QEMU's own network beside the NIC, [`memory`] reads a
+//! [`guests`], [`round_trip`], [`boot`], [`scale`], [`device`], [`hostile`], [`sim`] and [`instructions`] are sections, and a model can bring its own;
+//! [`figure`] and [`report`] are what they give, and [`earlier`] puts a kept report beside. [`baseline`] puts QEMU's own network beside the NIC, [`memory`] reads a
 //! process's, [`program`] runs those that are programs of their own, and [`interference`] says who else used the machine.
 //! [`figures`] puts what models do beside what papers say; [`compare`] puts models beside one another.
 
@@ -14,16 +14,19 @@ pub mod baseline;
 pub mod boot;
 pub mod compare;
 pub mod device;
+pub mod earlier;
 pub mod figure;
 pub mod figures;
 pub mod guests;
 pub mod hostile;
+pub mod instructions;
 pub mod interference;
 pub mod memory;
 mod models;
 pub mod perf;
 pub mod program;
 pub mod report;
+pub mod round_trip;
 pub mod scale;
 mod section;
 pub mod sim;
@@ -64,6 +67,13 @@ const SECTIONS: &[BenchSection] = &[
         measure: guests::measure,
     },
     BenchSection {
+        name: "round-trip",
+        help: "Guests: where the wall time of a round trip goes, and how often threads sleep for it",
+        what: "guests: where the wall time of a round trip of 64 bytes goes",
+        boots_guests: true,
+        measure: |options, root| round_trip::measure(options, root, models::round_trips()),
+    },
+    BenchSection {
         name: "boot",
         help: "Two guests: time to healthy, restored and booted, stage by stage; the daemon's memory",
         what: "two guests: restored and booted, stage by stage, and the daemon's memory",
@@ -98,6 +108,13 @@ const SECTIONS: &[BenchSection] = &[
         boots_guests: false,
         measure: |options, _| sim::measure(options, models::loads()),
     },
+    BenchSection {
+        name: "instructions",
+        help: "Instructions for each message, frame, event and cycle, by valgrind: what --baseline can judge on any machine",
+        what: "instructions that a unit of work takes, counted by valgrind's callgrind",
+        boots_guests: false,
+        measure: |options, _| instructions::measure(options, models::works()),
+    },
 ];
 
 /// What to measure, and how.
@@ -109,6 +126,8 @@ pub struct Options {
     pub rounds: usize,
     /// DPDK's `testpmd`, to be measured beside the device's Ethernet function.
     pub testpmd: Option<PathBuf>,
+    /// The valgrind that counts instructions.
+    pub valgrind: Option<PathBuf>,
     /// Where packages come from, and whether the network may be used.
     pub cluster: ClusterArgs,
 }

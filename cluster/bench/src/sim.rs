@@ -20,6 +20,8 @@ use super::{
 const NODES: u64 = 1_024;
 /// Least events a second on one core, in millions.
 const RATE_GOAL: Goal = Goal::AtLeast(1.0);
+/// How much sooner two threads are done than one.
+const THREADS_GOAL: Goal = Goal::AtLeast(1.7);
 /// Most memory, in GiB.
 const MEMORY_GOAL: Goal = Goal::Below(2.0);
 
@@ -107,8 +109,27 @@ fn figures(table: &Value) -> Option<Vec<Figure>> {
         Figure::new("sim_event_rate", what, Clock::Wall, "M events/s", rate).with_goal(RATE_GOAL),
         Figure::new("sim_peak_memory", what, Clock::None, "GiB", memory).with_goal(MEMORY_GOAL),
     ];
-    figures.extend(rows.iter().filter_map(growth).flatten());
+    figures.extend(rows.iter().filter(|row| threads_of(row) == 1).filter_map(growth).flatten());
+    figures.extend(rows.windows(2).filter_map(speed_up));
     Some(figures)
+}
+
+fn threads_of(row: &Value) -> u64 {
+    row.get("threads").and_then(Value::as_u64).unwrap_or(1)
+}
+
+/// How much sooner two threads carry out the row before, which has one.
+fn speed_up(rows: &[Value]) -> Option<Figure> {
+    let [one, two] = rows else { return None };
+    let nodes = |row: &Value| row.get("nodes")?.as_u64();
+    let rate = |row: &Value| row.get("events_per_wall_s")?.as_f64();
+    if nodes(one)? != nodes(two)? || (threads_of(one), threads_of(two)) != (1, 2) {
+        return None;
+    }
+    let nodes = nodes(one)?;
+    let (name, what) = (format!("sim_two_threads_{nodes}"), format!("{nodes} nodes: two threads over one"));
+    let times = vec![rate(two)? / rate(one)?.max(1.0)];
+    Some(Figure::new(&name, &what, Clock::Wall, "times", times).with_goal(THREADS_GOAL))
 }
 
 /// How many events a row had, how long each took, and how time and memory have grown over n log n since the first row.
@@ -148,6 +169,18 @@ mod tests {
         assert_eq!((found[1].median, found[1].reached), (0.5, Some(true)));
         assert_eq!(found.len(), 2, "rows without growth say nothing of it");
         assert!(figures(&json!({"rows": [{"nodes": 16}]})).is_none());
+    }
+
+    #[test]
+    fn a_row_of_two_threads_is_put_beside_the_one_before_alone() {
+        let row =
+            |nodes, threads, rate| json!({"nodes": nodes, "threads": threads, "events_per_wall_s": rate});
+        let rows = [row(16, 1, 9), row(1_024, 1, 2_000_000), row(1_024, 2, 3_000_000), row(4_096, 1, 1)];
+        let found: Vec<Figure> = rows.windows(2).filter_map(speed_up).collect();
+        assert_eq!(
+            found.iter().map(|figure| (&*figure.name, figure.median)).collect::<Vec<_>>(),
+            [("sim_two_threads_1024", 1.5)]
+        );
     }
 
     #[test]

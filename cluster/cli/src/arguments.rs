@@ -54,6 +54,8 @@ pub enum Command {
     Exec(ExecArgs),
     /// Log in on a node.
     Shell(ShellArgs),
+    /// Open gdb on a node's guest, with the symbols of its driver at their addresses. The guest stands still while gdb has it.
+    Debug(DebugArgs),
     /// Print what a node wrote to its console, or the messages of its QEMU or of the daemon.
     Logs(LogsArgs),
     /// Write a timeline of what a cluster does from now on, until Ctrl-C: every stage of every message, in model time.
@@ -517,6 +519,25 @@ pub struct ShellArgs {
     pub node: String,
 }
 
+/// Arguments of `debug`.
+#[derive(Debug, Args)]
+pub struct DebugArgs {
+    /// Which cluster.
+    #[command(flatten)]
+    pub name: NameArgs,
+    /// The node.
+    pub node: String,
+    /// A kernel image with symbols, of the kernel that the guest runs.
+    #[arg(long, value_name = "FILE")]
+    pub vmlinux: Option<PathBuf>,
+    /// Start this debugger instead of the gdb in PATH.
+    #[arg(long, value_name = "PROGRAM")]
+    pub gdb: Option<PathBuf>,
+    /// Further arguments of gdb's, as in `-- -batch -ex bt`.
+    #[arg(last = true)]
+    pub arguments: Vec<String>,
+}
+
 /// Arguments of `logs`.
 #[derive(Debug, Args)]
 pub struct LogsArgs {
@@ -581,6 +602,16 @@ pub struct BenchArgs {
     /// How often each comparison is repeated.
     #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub rounds: u16,
+    /// Put an earlier run beside this one, and the ratio of each figure: what `niclab bench --json` printed.
+    #[arg(long, value_name = "FILE")]
+    pub baseline: Option<PathBuf>,
+    /// Fail where a count of that run, of instructions or of events, has grown by more than this many per cent, or is gone. Times
+    /// are not judged: they are of a machine.
+    #[arg(long, value_name = "PERCENT", requires = "baseline")]
+    pub most_growth: Option<u16>,
+    /// Count instructions by this valgrind. Default: the one in PATH, if there is one.
+    #[arg(long, value_name = "PROGRAM")]
+    pub valgrind: Option<PathBuf>,
     /// Measure the vhost ports of this DPDK testpmd beside the device's. Default: the one in PATH, if there is one.
     #[arg(long, value_name = "PROGRAM")]
     pub testpmd: Option<PathBuf>,

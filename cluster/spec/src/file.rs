@@ -33,6 +33,13 @@ pub struct ClusterFile {
     pub kernel: Option<PathBuf>,
     /// A root file system of your own: a raw image of erofs, squashfs or ext4, used read-only. Not together with `packages`.
     pub image: Option<PathBuf>,
+    /// A driver of your own for the cards, instead of niclab's: the folder of an out-of-tree module's source, which is built for the
+    /// guests' kernel, or a module `NAME.ko`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub driver: Option<PathBuf>,
+    /// Its parameters, as in `debug=1 peer=0`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub driver_args: String,
     /// Further arguments for every QEMU, passed as they are.
     pub qemu_args: Vec<String>,
     /// How the guests' instructions are executed.
@@ -72,6 +79,8 @@ impl Default for ClusterFile {
             packages: Vec::new(),
             kernel: None,
             image: None,
+            driver: None,
+            driver_args: String::new(),
             qemu_args: Vec::new(),
             accelerator: AcceleratorChoice::default(),
             boot: BootChoice::default(),
@@ -105,6 +114,12 @@ pub struct NodeEntry {
     pub nic: Option<NicConfig>,
     /// What goes wrong in its NIC, instead of the cluster's.
     pub device_faults: Option<DeviceFaults>,
+    /// Driver of your own, instead of the cluster's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub driver: Option<PathBuf>,
+    /// Its parameters, instead of the cluster's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub driver_args: Option<String>,
 }
 
 /// One node's link to the switch.

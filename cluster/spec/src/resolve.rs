@@ -72,6 +72,17 @@ pub struct Node {
     pub device_faults: DeviceFaults,
     /// The link to the switch.
     pub link: LinkConfig,
+    /// A driver of the user's own, instead of niclab's.
+    pub driver: Option<Driver>,
+}
+
+/// A driver of the user's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Driver {
+    /// The folder of its source, or the module.
+    pub path: PathBuf,
+    /// Its parameters, each as `insmod` takes it.
+    pub args: Vec<String>,
 }
 
 impl Node {
@@ -140,13 +151,15 @@ impl Source {
         let own_name = check.name(file);
         check.cluster(file);
         check.own_files(file);
+        check.drivers(file);
         let names = check.node_names(file);
         check.links(file, &names);
         check.machines(file, &profile);
         if !check.problems.is_empty() {
             return Err(SpecError::Invalid(check.problems));
         }
-        let nodes = (0u16..).zip(&names).map(|(rank, name)| node_of(file, rank, name, &profile)).collect();
+        let nodes =
+            (0u16..).zip(&names).map(|(rank, name)| self.node_of(file, rank, name, &profile)).collect();
         Ok(Cluster {
             name: own_name,
             nodes,
@@ -196,6 +209,28 @@ impl Source {
         })
     }
 
+    fn node_of(&self, file: &ClusterFile, rank: u16, name: &str, profile: &Profile) -> Node {
+        let own = file.node.get(usize::from(rank)).cloned().unwrap_or_default();
+        let packages: BTreeSet<String> =
+            own.packages.unwrap_or_else(|| file.packages.clone()).into_iter().collect();
+        let args = own.driver_args.as_ref().unwrap_or(&file.driver_args);
+        let driver = own.driver.as_ref().or(file.driver.as_ref()).map(|path| Driver {
+            path: self.path_of(path),
+            args: args.split_whitespace().map(str::to_owned).collect(),
+        });
+        Node {
+            rank,
+            name: name.to_owned(),
+            memory_mib: own.memory_mib.unwrap_or(file.memory_mib),
+            vcpus: own.vcpus.unwrap_or(file.vcpus),
+            packages: packages.into_iter().collect(),
+            nic: own.nic.unwrap_or_else(|| file.nic.clone()),
+            device_faults: own.device_faults.unwrap_or_else(|| file.device_faults.clone()),
+            link: link_of(file, name, profile),
+            driver,
+        }
+    }
+
     fn load_profile(&self, file: &ClusterFile) -> Result<Profile, SpecError> {
         let wanted = file.profile.as_deref().unwrap_or_else(|| file.nic.model.default_profile);
         if Profile::is_path(wanted) {
@@ -205,22 +240,6 @@ impl Source {
             let what = format!("no profile is called `{wanted}`");
             SpecError::Invalid(vec![self.problem("profile", what, Profile::remedy_of_name(wanted))])
         })
-    }
-}
-
-fn node_of(file: &ClusterFile, rank: u16, name: &str, profile: &Profile) -> Node {
-    let own = file.node.get(usize::from(rank)).cloned().unwrap_or_default();
-    let packages: BTreeSet<String> =
-        own.packages.unwrap_or_else(|| file.packages.clone()).into_iter().collect();
-    Node {
-        rank,
-        name: name.to_owned(),
-        memory_mib: own.memory_mib.unwrap_or(file.memory_mib),
-        vcpus: own.vcpus.unwrap_or(file.vcpus),
-        packages: packages.into_iter().collect(),
-        nic: own.nic.unwrap_or_else(|| file.nic.clone()),
-        device_faults: own.device_faults.unwrap_or_else(|| file.device_faults.clone()),
-        link: link_of(file, name, profile),
     }
 }
 
@@ -279,6 +298,38 @@ impl Checker<'_> {
         }
         if let Some(faults) = &node.device_faults {
             self.device_faults(&format!("{path}.device_faults"), faults);
+        }
+    }
+
+    fn drivers(&mut self, file: &ClusterFile) {
+        let nodes = file.node.iter().enumerate();
+        let of_nodes = nodes.map(|(i, node)| {
+            (format!("node[{i}]."), node.driver.as_ref(), node.driver_args.as_deref().unwrap_or_default())
+        });
+        let of_cluster = [(String::new(), file.driver.as_ref(), file.driver_args.as_str())];
+        for (place, driver, args) in of_cluster.into_iter().chain(of_nodes) {
+            if let Some(path) = driver.map(|path| self.source.path_of(path))
+                && !path.exists()
+            {
+                let what = format!("there is neither a folder nor a file {}", path.display());
+                let mend = "correct the path, which starts at the folder of the cluster file";
+                self.report(&format!("{place}driver"), what, mend);
+            }
+            // Those of the cluster are for whichever node has one.
+            let has_driver = driver.is_some()
+                || file.driver.is_some()
+                || (place.is_empty() && file.node.iter().any(|node| node.driver.is_some()));
+            if !args.is_empty() && !has_driver {
+                let (what, mend) =
+                    ("these are parameters of no driver of your own", "name one: driver = \"FOLDER\"");
+                self.report(&format!("{place}driver_args"), what, mend);
+            }
+        }
+        if file.kernel.is_some()
+            && (file.driver.is_some() || file.node.iter().any(|node| node.driver.is_some()))
+        {
+            let what = "a driver is built for niclab's own guest kernel, and there is a kernel of your own";
+            self.report("kernel", what, "leave out `kernel` or `driver`");
         }
     }
 
@@ -627,6 +678,10 @@ mod tests {
             ("packages = [\"--force\"]", 1, "packages"),
             ("profile = \"nothing\"", 1, "profile"),
             ("kernel = \"/does/not/exist\"", 1, "kernel"),
+            ("driver = \"/does/not/exist\"", 1, "driver"),
+            ("[[node]]\ndriver = \"/does/not/exist\"", 2, "node[0].driver"),
+            ("driver_args = \"debug=1\"", 1, "driver_args"),
+            ("driver = \"/etc\"\nkernel = \"/etc/passwd\"", 2, "kernel"),
             ("packages = [\"iperf3\"]\nimage = \"/etc/passwd\"", 2, "image"),
             ("[[link]]\nnode = \"x\"", 2, "link[0].node"),
             ("[[link]]\n[[link]]", 2, "link[1].node"),
@@ -656,6 +711,27 @@ mod tests {
             assert_eq!((found_line, found_key.as_str()), (line, key), "{text}: {message}");
             assert!(message.contains("mend: "), "{message}");
         }
+    }
+
+    #[test]
+    fn a_node_has_its_own_driver_and_parameters_or_the_clusters() {
+        let file = "nodes = 3\ndriver = \"/etc\"\ndriver_args = \"debug=1 peer=2\"\n[[node]]\ndriver = \"/usr\"\n\
+                    [[node]]\ndriver_args = \"\"";
+        let drivers: Vec<Driver> =
+            resolve(file).unwrap().nodes.into_iter().filter_map(|node| node.driver).collect();
+        let driver = |path: &str, args: &[&str]| Driver {
+            path: path.into(),
+            args: args.iter().map(|arg| (*arg).to_owned()).collect(),
+        };
+        let args = ["debug=1", "peer=2"];
+        assert_eq!(drivers, [driver("/usr", &args), driver("/etc", &[]), driver("/etc", &args)]);
+        assert!(
+            resolve("[[node]]\ndriver = \"/etc\"").is_ok_and(|cluster| cluster.nodes[0].driver.is_some())
+        );
+        // Parameters of the cluster are for whichever node has a driver of its own.
+        let one = resolve("nodes = 2\ndriver_args = \"a=1\"\n[[node]]\ndriver = \"/etc\"").unwrap();
+        assert_eq!(one.nodes[0].driver, Some(driver("/etc", &["a=1"])));
+        assert_eq!(one.nodes[1].driver, None);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! * [`command`] runs commands on its nodes.
 
 pub mod command;
+pub mod driver;
 pub mod prepare;
 pub mod progress;
 pub mod running;

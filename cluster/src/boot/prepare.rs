@@ -7,8 +7,10 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use niclab_images::{Cache, Images, Progress, Request, Terminal};
-use niclab_spec::{BootChoice, Cluster, ClusterName, NicModel, Source};
+use niclab_images::{Cache, DriverModule, Images, Progress, Request, Terminal};
+use niclab_spec::{
+    BootChoice, Cluster, ClusterFile, ClusterName, MAX_BOOTED_NODES, NicModel, NodeEntry, Source,
+};
 
 use crate::{
     arguments::ClusterArgs,
@@ -22,6 +24,9 @@ const GUEST_FOLDERS: [&str; 14] = [
     "/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/tmp", "/usr",
     "/var", "/root",
 ];
+
+/// Nodes of a cluster of which nothing is said.
+const DEFAULT_NODES: usize = 2;
 
 /// The cluster that the arguments describe and that is to be booted, every value settled.
 ///
@@ -53,6 +58,7 @@ pub fn cluster(args: &ClusterArgs) -> Result<Cluster> {
             format!("--nic: no model is called `{name}`; use one of {}", NicModel::names().join(", "))
         })?;
     }
+    drivers(args, &mut file, &mut source)?;
     if !args.packages.is_empty() {
         file.packages.clone_from(&args.packages);
         source.set_by_flag("packages", "--packages");
@@ -62,6 +68,40 @@ pub fn cluster(args: &ClusterArgs) -> Result<Cluster> {
         source.set_by_flag("name", "--name");
     }
     Ok(source.resolve_booted(&file)?)
+}
+
+/// Drivers that the command line names: for all nodes, or for one.
+fn drivers(args: &ClusterArgs, file: &mut ClusterFile, source: &mut Source) -> Result<()> {
+    let here = env::current_dir().context("the current folder is gone")?;
+    for named in &args.driver {
+        // A node's name has no slash, and a path with an equals sign can be written with one.
+        let node = named.split_once('=').filter(|(node, _)| !node.contains('/'));
+        let Some((node, path)) = node else {
+            file.driver = Some(here.join(named));
+            source.set_by_flag("driver", "--driver");
+            continue;
+        };
+        let listed = file.node.iter().position(|entry| entry.name.as_deref() == Some(node));
+        let numbered = || {
+            node.strip_prefix("node")?.parse::<usize>().ok().filter(|rank| *rank < MAX_BOOTED_NODES as usize)
+        };
+        let nodes = file.nodes.map_or(file.node.len().max(DEFAULT_NODES), |nodes| nodes as usize);
+        let rank = listed.or_else(numbered).filter(|rank| *rank < nodes);
+        let rank = rank.with_context(|| format!("--driver {named}: there is no node `{node}`"))?;
+        if file.node.len() <= rank {
+            file.nodes = Some(nodes as u32);
+            file.node.resize(rank + 1, NodeEntry::default());
+        }
+        if let Some(entry) = file.node.get_mut(rank) {
+            entry.driver = Some(here.join(path));
+        }
+        source.set_by_flag(&format!("node[{rank}].driver"), "--driver");
+    }
+    if let Some(parameters) = &args.driver_args {
+        file.driver_args.clone_from(parameters);
+        source.set_by_flag("driver_args", "--driver-args");
+    }
+    Ok(())
 }
 
 /// Builds what is missing, templates included, and makes the plan of a cluster of this name. Nothing of the cluster is started.
@@ -116,6 +156,7 @@ struct Parts<'a> {
     cache: Cache,
     programs: Programs,
     images: Vec<Images>,
+    drivers: Vec<Option<DriverModule>>,
     share: Option<PathBuf>,
 }
 
@@ -129,12 +170,13 @@ impl<'a> Parts<'a> {
         let programs = Programs::locate(offline, &progress)?;
         let cache = Cache::locate()?;
         let images = images(args, cluster, &programs, &cache, offline, &progress)?;
+        let drivers = own_drivers(cluster, &cache, &progress)?;
         let share = if args.no_share {
             None
         } else {
             shareable(&env::current_dir().context("the current folder is gone")?)
         };
-        Ok(Self { cluster, accelerator, start, cache, programs, images, share })
+        Ok(Self { cluster, accelerator, start, cache, programs, images, drivers, share })
     }
 
     fn plan(&self, name: &ClusterName, root: &RuntimeRoot) -> Result<Plan> {
@@ -142,6 +184,7 @@ impl<'a> Parts<'a> {
             name,
             cluster: self.cluster,
             images: &self.images,
+            drivers: &self.drivers,
             device: &self.programs.device,
             folder: &root.folder(name),
             accelerator: &self.accelerator,
@@ -186,6 +229,29 @@ fn images(
             None => bail!("no image for {}", node.name),
         })
         .collect()
+}
+
+/// The driver of each node that has one of the user's; nodes with the same share theirs.
+fn own_drivers(
+    cluster: &Cluster,
+    cache: &Cache,
+    progress: &dyn Progress,
+) -> Result<Vec<Option<DriverModule>>> {
+    let mut built: BTreeMap<&Path, DriverModule> = BTreeMap::new();
+    let mut of_nodes = Vec::new();
+    for node in &cluster.nodes {
+        let Some(driver) = &node.driver else {
+            of_nodes.push(None);
+            continue;
+        };
+        let module = match built.get(driver.path.as_path()) {
+            Some(module) => module.clone(),
+            None => niclab_images::ensure_driver(cache, &driver.path, progress)?,
+        };
+        built.insert(&driver.path, module.clone());
+        of_nodes.push(Some(module));
+    }
+    Ok(of_nodes)
 }
 
 /// The folder, if guests can see it at its own path without losing their own system.

@@ -20,12 +20,14 @@ use std::{
     time::{Duration, Instant},
 };
 
+use niclab_images::{Cache, Place};
 use niclab_spec::daemon::READY_LINE;
 use rustix::{fs::CWD, process::Signal};
 use thiserror::Error;
 
 use crate::{
     boot::{
+        driver::{self, LoadError},
         progress::{BootProgress, Stage},
         template::{self, Damage, GuestMemory, Saved},
     },
@@ -45,6 +47,9 @@ use crate::{
 
 /// Lines of a console or log that a message shows.
 const TAIL_LINES: usize = 15;
+
+/// Lines of a console in which a call trace is looked for.
+const TRACE_LINES: usize = 200;
 
 /// How often a guest is asked for its health while it boots.
 const HEALTH_INTERVAL: Duration = Duration::from_millis(50);
@@ -75,6 +80,14 @@ fn panic_of(console: &Path) -> Option<String> {
     Some(text[from..].lines().take(TAIL_LINES).collect::<Vec<_>>().join("\n"))
 }
 
+/// Places in a driver as a part of a sentence.
+fn places(places: &[Place]) -> String {
+    if places.is_empty() {
+        return String::new();
+    }
+    places.iter().fold(" in your driver".to_owned(), |text, place| format!("{text}\n  {place}")) + "\n"
+}
+
 /// Somebody waits for the cluster's end.
 #[derive(Debug)]
 pub struct DownRequest(pub Sender<()>);
@@ -100,6 +113,8 @@ pub enum Event {
     Ended(String),
     /// A guest is healthy, and this is its agent.
     Healthy(usize, Arc<AgentClient>),
+    /// A guest does not take the user's driver.
+    DriverFailed(usize, LoadError),
     /// A guest's agent cannot be used.
     AgentFailed(usize, String),
     /// This process got a signal.
@@ -161,10 +176,12 @@ pub enum Failure {
         console: String,
     },
     /// A guest's kernel panicked.
-    #[error("the kernel of {node} panicked; console of {node}:\n{console}")]
+    #[error("the kernel of {node} panicked{}; console of {node}:\n{console}", places(driver))]
     Panicked {
         /// The node.
         node: String,
+        /// Where in a driver of the user's own that was, innermost first.
+        driver: Vec<Place>,
         /// The panic on the guest's console.
         console: String,
     },
@@ -215,6 +232,17 @@ pub enum Failure {
         node: String,
         /// What is wrong.
         error: String,
+        /// The end of the guest's console.
+        console: String,
+    },
+    /// A driver of the user's own does not get its card.
+    #[error("{node}: {error}\nconsole of {node}:\n{console}")]
+    Driver {
+        /// The node.
+        node: String,
+        /// Why, with what guest and kernel say.
+        #[source]
+        error: LoadError,
         /// The end of the guest's console.
         console: String,
     },
@@ -450,6 +478,10 @@ impl RunningCluster {
                 let (node, console) = self.node_and_console(rank);
                 Err(Failure::Agent { node, error, console })
             }
+            Event::DriverFailed(rank, error) => {
+                let (node, console) = self.node_and_console(rank);
+                Err(Failure::Driver { node, error, console })
+            }
             Event::RestoreFailed(rank, error) => {
                 let (node, _) = self.node_and_console(rank);
                 let log = self.plan.nodes.get(rank).map(|node| tail(&node.qemu.log, TAIL_LINES));
@@ -468,7 +500,8 @@ impl RunningCluster {
         let status = self.guests.get_mut(rank).and_then(Process::exit_status);
         let (node, console) = self.node_and_console(rank);
         if let Some(console) = self.plan.nodes.get(rank).and_then(|node| panic_of(&node.console)) {
-            return Failure::Panicked { node, console };
+            let driver = self.places_in_driver(rank);
+            return Failure::Panicked { node, driver, console };
         }
         match status {
             Some(status) if !status.success() => {
@@ -477,6 +510,16 @@ impl RunningCluster {
             }
             _ => Failure::SwitchedOff { node, console },
         }
+    }
+
+    /// Where in its own driver a node's kernel was as it panicked.
+    fn places_in_driver(&self, rank: usize) -> Vec<Place> {
+        let node = self.plan.nodes.get(rank);
+        let own = node.and_then(|node| Some((node, node.driver.as_ref()?)));
+        // The trace stands before the panic where that followed from an oops.
+        own.zip(Cache::locate().ok()).map_or_else(Vec::new, |((node, driver), cache)| {
+            niclab_images::places(&cache, &driver.module, &tail(&node.console, TRACE_LINES))
+        })
     }
 
     fn node_and_console(&self, rank: usize) -> (String, String) {
@@ -627,6 +670,7 @@ fn ask_until_healthy(
             Err(Unhealthy::Late | Unhealthy::Gone) => return,
             Err(Unhealthy::Agent(error)) => Event::AgentFailed(rank, error.to_string()),
             Err(Unhealthy::Restore(error)) => Event::RestoreFailed(rank, error),
+            Err(Unhealthy::Driver(error)) => Event::DriverFailed(rank, error),
         };
         let _ = sender.send(event);
     });
@@ -642,6 +686,8 @@ enum Unhealthy {
     Agent(AgentError),
     /// QEMU does not restore it.
     Restore(QmpError),
+    /// It does not take the user's driver.
+    Driver(LoadError),
 }
 
 impl From<AgentError> for Unhealthy {
@@ -650,6 +696,15 @@ impl From<AgentError> for Unhealthy {
             AgentError::Silent(_) => Self::Late,
             AgentError::Gone(_) => Self::Gone,
             error => Self::Agent(error),
+        }
+    }
+}
+
+impl From<LoadError> for Unhealthy {
+    fn from(error: LoadError) -> Self {
+        match error {
+            LoadError::Agent(error) => error.into(),
+            error => Self::Driver(error),
         }
     }
 }
@@ -682,6 +737,10 @@ fn healthy_agent(
     progress.begins(rank, Stage::Identity);
     agent.join(&join_now(&node.identity), deadline)?;
     progress.begins(rank, Stage::Nic);
+    if let Some(own) = &node.driver {
+        progress.says(rank, format!("your driver {} is being loaded", own.module.name));
+        driver::load(&agent, own, deadline)?;
+    }
     while Instant::now() < deadline {
         match agent.health(HEALTH_TIMEOUT) {
             Ok(health) if health.is_healthy() => {

@@ -67,6 +67,11 @@ enum Command<'a> {
     },
     #[serde(rename = "query-migrate")]
     QueryMigrate {},
+    #[serde(rename = "human-monitor-command")]
+    Human {
+        #[serde(rename = "command-line")]
+        line: String,
+    },
 }
 
 /// What a migration does; named as in QEMU.
@@ -193,6 +198,24 @@ impl Qmp {
         Err(QmpError::Failed(why["error-desc"].as_str().unwrap_or("without a reason").to_owned()))
     }
 
+    /// Has QEMU serve a debugger of the guest on a new socket, or on none from now on.
+    ///
+    /// # Errors
+    /// [`QmpError`]; [`QmpError::Refused`] with QEMU's words where it cannot listen there.
+    pub fn serve_debugger(&mut self, socket: Option<&Path>) -> Result<(), QmpError> {
+        // A comma stands doubled in QEMU's option lists.
+        let place = socket.map_or_else(
+            || "none".to_owned(),
+            |path| format!("unix:{},server=on,wait=off", path.display().to_string().replace(',', ",,")),
+        );
+        // Only its monitor for people has this, which tells what went wrong in words.
+        let said = self.execute(&Command::Human { line: format!("gdbserver {place}") })?;
+        match said.as_str().map(str::trim) {
+            Some(words) if words.starts_with("Could not") => Err(QmpError::Refused(words.to_owned())),
+            _ => Ok(()),
+        }
+    }
+
     fn execute(&mut self, command: &Command<'_>) -> Result<Value, QmpError> {
         let mut line = serde_json::to_vec(command)?;
         line.push(b'\n');
@@ -301,6 +324,24 @@ mod tests {
         });
         let result = Qmp::over(ours, Duration::from_secs(30)).and_then(tell);
         (qemu.join().unwrap(), result)
+    }
+
+    #[test]
+    fn a_debugger_is_served_where_it_is_told_or_the_reason_is_given() {
+        let (told, result) =
+            with_fake_qemu(&["{\"return\": \"Waiting for gdb connection\"}\n"], |mut qmp| {
+                qmp.serve_debugger(Some(Path::new("/a,b/gdb")))
+            });
+        result.unwrap();
+        assert!(
+            told[1].contains(r#""command-line":"gdbserver unix:/a,,b/gdb,server=on,wait=off""#),
+            "{told:?}"
+        );
+        let (_, result) =
+            with_fake_qemu(&["{\"return\": \"Could not open gdbserver on device 'x'\"}\n"], |mut qmp| {
+                qmp.serve_debugger(None)
+            });
+        assert!(result.unwrap_err().to_string().contains("Could not open"));
     }
 
     const SET: &str = "{\"return\": {}}\n";

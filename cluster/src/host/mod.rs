@@ -6,3 +6,4 @@ pub mod placement;
 pub mod process;
 pub mod runtime;
 pub mod signals;
+pub mod threads;

@@ -10,7 +10,7 @@ use std::{
 };
 
 use niclab_agent::Identity;
-use niclab_images::{Cache, Images};
+use niclab_images::{Cache, DriverModule, Images};
 use niclab_spec::{
     Cluster, ClusterName, MacAddress, Node,
     daemon::{DaemonConfig, NodeSockets},
@@ -52,6 +52,8 @@ pub struct Inputs<'a> {
     pub cluster: &'a Cluster,
     /// The images of each node, by rank.
     pub images: &'a [Images],
+    /// The driver of the user's own that each node has, by rank.
+    pub drivers: &'a [Option<DriverModule>],
     /// The daemon's program.
     pub device: &'a Path,
     /// The cluster's folder, for sockets, logs and files.
@@ -131,6 +133,18 @@ pub struct NodePlan {
     pub is_cut: bool,
     /// What its agent is told that it is.
     pub identity: Identity,
+    /// The driver that it loads for its card, where that is not niclab's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub driver: Option<DriverPlan>,
+}
+
+/// A driver of the user's own on one node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DriverPlan {
+    /// The module.
+    pub module: DriverModule,
+    /// Its parameters.
+    pub args: Vec<String>,
 }
 
 /// How a node comes out of a template.
@@ -174,7 +188,14 @@ impl Plan {
                 }
                 StartMode::Cold => None,
             };
-            nodes.push(node_plan(inputs, node, images, cards, template)?);
+            let mut plan = node_plan(inputs, node, images, cards, template)?;
+            let module = inputs.drivers.get(usize::from(node.rank)).cloned().flatten();
+            plan.driver = node
+                .driver
+                .as_ref()
+                .zip(module)
+                .map(|(driver, module)| DriverPlan { module, args: driver.args.clone() });
+            nodes.push(plan);
         }
         let about = images.first();
         Ok(Self {
@@ -226,6 +247,7 @@ fn node_plan(
         qmp_socket: folder.join(format!("{rank}.qmp")),
         is_cut: node.link.faults.partition,
         identity: Identity { env: node_env(inputs, node)?, hosts: hosts(inputs.cluster) },
+        driver: None,
     };
     let (memory, connection) = match template {
         Some(_) => (Memory::StandardInput, Connection::First),
@@ -353,6 +375,7 @@ mod tests {
             name: &"c".parse().unwrap(),
             cluster: &cluster,
             images: &vec![images; cluster.nodes.len()],
+            drivers: &vec![None; cluster.nodes.len()],
             device: Path::new("/t/niclab-device"),
             folder: Path::new("/r,un/c"),
             accelerator: &Accelerator { kind: Kind::Tcg, reason: String::new() },

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use niclab_model::fabric::{Fabric, PortCounters};
+use niclab_model::fabric::{Port, PortCounters};
 use niclab_model::nic::Nic;
 use niclab_model::nic::Statistics;
 use niclab_model::nic::fault_injector::Record;
@@ -48,14 +48,17 @@ pub fn histogram(histogram: &Histogram) -> report::Histogram {
 }
 
 /// Links and switch.
-pub fn fabric(fabric: &Fabric) -> FabricFigures {
-    let mut figures = FabricFigures { ledger: entries(&fabric.ledger()), ..FabricFigures::default() };
-    for counters in (0..fabric.ports()).filter_map(|port| fabric.counters(port)) {
+pub fn fabric<'a>(ports: impl IntoIterator<Item = &'a Port>) -> FabricFigures {
+    let (mut figures, mut ledger) = (FabricFigures::default(), Ledger::default());
+    for port in ports {
+        ledger.add(port.ledger());
+        let counters = port.counters();
         figures.frames_in += counters.frames_in;
         figures.bytes_in += counters.bytes_in;
         figures.frames_out += counters.frames_out;
         figures.bytes_out += counters.bytes_out;
     }
+    figures.ledger = entries(&ledger);
     figures
 }
 

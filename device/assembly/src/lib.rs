@@ -25,7 +25,7 @@ use niclab_spec::{DeviceFaultRate, Framing, NicConfig};
 pub fn card(
     nic: &NicConfig,
     number: u16,
-    nodes: u16,
+    nodes: u32,
     mtu_bytes: u32,
     profile: impl Into<Arc<Profile>>,
 ) -> Result<AnyNic, BuildError> {

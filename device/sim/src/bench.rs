@@ -1,5 +1,5 @@
-//! How fast the simulator is, and how much memory it takes, over numbers of nodes, in wall time of one thread; and how fast it
-//! carries any one configuration, in a core's time.
+//! How fast the simulator is, and how much memory it takes, over numbers of nodes, in wall time of one thread and of two; and how fast
+//! it carries any one configuration, in a core's time.
 
 use std::fmt;
 use std::fs;
@@ -15,8 +15,13 @@ use crate::run::{Options, Outcome, RunError, run};
 
 /// Partners of each node: as many as programs open ports for at most.
 const NEIGHBOURS: u32 = Workload::MAX_PORTS;
-/// The numbers of nodes.
-const NODES: [u32; 5] = [16, 64, 256, 1_024, 4_096];
+/// The numbers of nodes and threads.
+const ROWS: [(u32, usize); 9] =
+    [(16, 1), (64, 1), (256, 1), (1_024, 1), (1_024, 2), (4_096, 1), (4_096, 2), (MANY, 1), (MANY, 2)];
+/// As many as addresses can name: they exchange a few messages each.
+const MANY: u32 = 65_536;
+/// The most messages to each partner of so many.
+const FEW: u64 = 4;
 /// Slices of each receive queue: the programs of so many nodes exchange short bursts.
 const SLICES: u32 = 64;
 
@@ -28,6 +33,8 @@ const ROUNDS: u32 = 15;
 pub struct Row {
     /// Nodes, each of which exchanges messages of 16 bytes with 8 others.
     pub nodes: u32,
+    /// Threads that carried them out.
+    pub threads: usize,
     /// Messages received.
     pub messages: u64,
     /// Events carried out, with the ledger on.
@@ -55,6 +62,7 @@ pub struct Table {
 /// What was measured for one number of nodes.
 struct Measured {
     nodes: u32,
+    threads: usize,
     messages: u64,
     events: u64,
     wall: Duration,
@@ -78,6 +86,7 @@ impl Measured {
     fn row(&self, first: &Self) -> Row {
         Row {
             nodes: self.nodes,
+            threads: self.threads,
             messages: self.messages,
             events: self.events,
             wall_ms: self.wall.as_millis() as u64,
@@ -141,28 +150,42 @@ fn processor_time() -> Duration {
 /// # Errors
 /// [`RunError`].
 pub fn measure(most: u32, count: u64) -> Result<Table, RunError> {
-    let measured = NODES.into_iter().filter(|&nodes| nodes <= most).map(|nodes| measured(nodes, count));
+    let rows = ROWS.into_iter().filter(|&(nodes, _)| nodes <= most);
+    let measured = rows.map(|row| measured(row, count));
     let measured: Vec<Measured> = measured.collect::<Result<_, RunError>>()?;
     let row = |of_row: &Measured| measured.first().map(|first| of_row.row(first));
     Ok(Table { rows: measured.iter().filter_map(row).collect() })
 }
 
-fn measured(nodes: u32, count: u64) -> Result<Measured, RunError> {
-    let config = exchange(nodes, count);
+fn measured((nodes, threads): (u32, usize), count: u64) -> Result<Measured, RunError> {
+    let config = exchange(nodes, if nodes == MANY { count.min(FEW) } else { count });
     // An odd number, which has a median.
     let rounds = (1_024 / nodes).clamp(1, ROUNDS) | 1;
     let mut walls = Vec::new();
     let mut last = None;
     for _ in 0..rounds {
         let begin = Instant::now();
-        let Outcome { events, received, .. } = run(&config, &Options::default())?;
+        let Outcome { events, received, .. } = run(&config, &on(threads))?;
         walls.push(begin.elapsed().max(Duration::from_nanos(1)));
         last = Some((events, received));
     }
     walls.sort_unstable();
     let wall = walls.get(walls.len() / 2).copied().unwrap_or_default();
     let (events, messages) = last.unwrap_or_default();
-    Ok(Measured { nodes, messages, events, wall, peak_bytes: peak_bytes() })
+    Ok(Measured { nodes, threads, messages, events, wall, peak_bytes: peak_bytes() })
+}
+
+/// On so many threads.
+fn on(threads: usize) -> Options<'static> {
+    Options { threads, ..Options::default() }
+}
+
+/// Simulates the benchmark's exchange once, on so many threads, and says how many events it had.
+///
+/// # Errors
+/// [`RunError`].
+pub fn work(nodes: u32, count: u64, threads: usize) -> Result<u64, RunError> {
+    Ok(run(&exchange(nodes, count), &on(threads))?.events)
 }
 
 /// Nodes on a ring, each with eight partners.
@@ -225,12 +248,13 @@ impl fmt::Display for Speed {
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{NEIGHBOURS} partners a node, 16 bytes a message, ledger on, one thread; wall time")?;
+        writeln!(f, "{NEIGHBOURS} partners a node, 16 bytes a message, ledger on; wall time")?;
         writeln!(f, "growth: over events * log2(events), first row = 1")?;
         writeln!(
             f,
-            "{:>6} {:>9} {:>9} {:>8} {:>9} {:>8} {:>12} {:>9} {:>14}",
+            "{:>6} {:>7} {:>9} {:>9} {:>8} {:>9} {:>8} {:>12} {:>9} {:>14}",
             "nodes",
+            "threads",
             "messages",
             "events",
             "wall ms",
@@ -241,11 +265,14 @@ impl fmt::Display for Table {
             "memory growth"
         )?;
         for row in &self.rows {
-            let Row { nodes, messages, events, wall_ms, events_per_wall_s, .. } = row;
+            let Row { nodes, threads, messages, events, wall_ms, events_per_wall_s, .. } = row;
             let ns_per_event = 1e9 / row.events_per_wall_s.max(1) as f64;
             let (time, memory) = (row.wall_over_n_log_n, row.memory_over_n_log_n);
             let peak_mib = row.peak_bytes >> 20;
-            write!(f, "{nodes:>6} {messages:>9} {events:>9} {wall_ms:>8} {events_per_wall_s:>9} ")?;
+            write!(
+                f,
+                "{nodes:>6} {threads:>7} {messages:>9} {events:>9} {wall_ms:>8} {events_per_wall_s:>9} "
+            )?;
             writeln!(f, "{ns_per_event:>8.0} {time:>12.2} {peak_mib:>9} {memory:>14.3}")?;
         }
         Ok(())

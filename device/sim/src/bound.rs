@@ -4,9 +4,13 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use niclab_model::time::Time;
+use niclab_model::time::{Span, Time};
 
 use crate::queue::Event;
+
+/// How long deadlines alone may go on, in model time, with no message sent or received. Credit probes double up to 100 ms,
+/// so that each port has asked at least twenty times: what has not come by then was lost.
+pub(crate) const FUTILE: Span = Span::from_ns(3_000_000_000);
 
 /// Events of each node without progress, apart from those that a long message takes. In three thousand random runs no wait that
 /// came to an end took more than 2,500 of them.
@@ -66,6 +70,23 @@ impl Bound {
         }
         self.left = self.left.saturating_sub(1);
         self.left > 0
+    }
+
+    /// Whether so many events more, of which nobody knows the order, cannot have come near the bound, by the end of which there
+    /// was so much progress: were they asked for one by one, [`Self::allows`] would have said so of each. Bytes do not count.
+    pub fn allows_many(&mut self, events: u64, progress: Progress) -> bool {
+        if progress.messages != self.progress.messages {
+            self.left = self.left.saturating_add(self.most / MESSAGES_BETWEEN_WAITS).min(self.most);
+            self.progress.messages = progress.messages;
+        }
+        self.left = self.left.saturating_sub(events);
+        events < self.most_at_once() && self.left > self.most / 2
+    }
+
+    /// So many events at once [`Self::allows_many`] never allows.
+    #[must_use]
+    pub const fn most_at_once(&self) -> u64 {
+        self.most / 4
     }
 
     /// The bound.

@@ -117,6 +117,8 @@ pub struct Checker {
     pub stored_bytes: u64,
     /// Frames that are numbered between drivers.
     pub frames: Frames,
+    /// Flows over which a message was sent, where others have to know.
+    sent_flows: Option<Vec<(FlowId, u16)>>,
 }
 
 impl Checker {
@@ -147,6 +149,71 @@ impl Checker {
             progress: 0,
             stored_bytes: 0,
             frames: Frames::default(),
+            sent_flows: None,
+        }
+    }
+
+    /// The checker of some of the nodes. Of a flow it knows either end, or both; what was counted so far, the first one counts. Where there are others, they
+    /// have to be told of what is sent.
+    #[must_use]
+    pub fn divided(&self, is_first: bool, has_others: bool) -> Self {
+        let counted = |count: u64| if is_first { count } else { 0 };
+        Self {
+            flows: self.flows.clone(),
+            promise: self.promise,
+            is_healed: self.is_healed,
+            spoiled: self.spoiled.clone(),
+            stalled: self.stalled.clone(),
+            stalled_pairs: self.stalled_pairs.clone(),
+            astray: self.astray.clone(),
+            failures: self.failures.clone(),
+            sent: counted(self.sent),
+            received: counted(self.received),
+            received_bytes: counted(self.received_bytes),
+            progress: counted(self.progress),
+            stored_bytes: counted(self.stored_bytes),
+            frames: Frames::default(),
+            sent_flows: has_others.then(Vec::new),
+        }
+    }
+
+    /// Takes over what the checker of some of the nodes knows, beside what those of all others do.
+    pub fn join(&mut self, part: Self, is_here: impl Fn(u16) -> bool) {
+        for (state, of_part) in self.flows.iter_mut().zip(part.flows) {
+            let FlowState { flow, sent, last, gaps, received, sent_at_heal: _, broken_promises } = of_part;
+            if is_here(flow.from.node) {
+                state.sent = sent;
+            }
+            if is_here(flow.to.node) {
+                (state.last, state.gaps, state.received) = (last, gaps, received);
+                state.broken_promises = broken_promises;
+            }
+        }
+        let counts = [
+            (&mut self.sent, part.sent),
+            (&mut self.received, part.received),
+            (&mut self.received_bytes, part.received_bytes),
+            (&mut self.progress, part.progress),
+            (&mut self.stored_bytes, part.stored_bytes),
+        ];
+        counts.into_iter().for_each(|(sum, count)| *sum += count);
+    }
+
+    /// What was counted so far the first part's checker has.
+    pub const fn hand_out(&mut self) {
+        (self.sent, self.received, self.received_bytes) = (0, 0, 0);
+        (self.progress, self.stored_bytes) = (0, 0);
+    }
+
+    /// The flows over which messages were sent since the last call, once for each message, and the nodes that they go to.
+    pub fn take_sent(&mut self) -> impl Iterator<Item = (FlowId, u16)> + use<'_> {
+        self.sent_flows.iter_mut().flat_map(|flows| flows.drain(..))
+    }
+
+    /// A message was sent over this flow, by a program whose checker is another one.
+    pub fn on_sent_elsewhere(&mut self, flow: FlowId) {
+        if let Some(state) = self.flows.get_mut(flow as usize) {
+            state.sent += 1;
         }
     }
 
@@ -168,7 +235,11 @@ impl Checker {
     pub fn on_sent(&mut self, flow: FlowId, bytes: u32) -> Mark {
         self.sent += 1;
         self.progress += 1;
+        let sent_flows = &mut self.sent_flows;
         let number = self.flows.get_mut(flow as usize).map_or(0, |state| {
+            if let Some(flows) = sent_flows {
+                flows.push((flow, state.flow.to.node));
+            }
             state.sent += 1;
             state.sent
         });

@@ -10,7 +10,8 @@ use niclab_spec::report::{ModelFigures, NodeFigures};
 
 use crate::checker::Check;
 use crate::host::Sum;
-use crate::world::{Node, World};
+use crate::part::Node;
+use crate::world::World;
 
 /// All counters since the world was made.
 pub fn stats(world: &World, config: &SimConfig) -> DaemonStats {
@@ -30,7 +31,7 @@ pub fn stats(world: &World, config: &SimConfig) -> DaemonStats {
                 node_figures(node, &counters, &named.name)
             })
             .collect(),
-        fabric: figures::fabric(world.fabric()),
+        fabric: figures::fabric(world.fabric().all()),
     }
 }
 
@@ -82,8 +83,7 @@ pub fn check_sums(world: &mut World) {
 /// The fabric's counters against the frames that left the nodes.
 fn wire_difference(world: &World) -> Option<String> {
     let fabric = world.fabric();
-    let entered: u64 =
-        (0..fabric.ports()).filter_map(|port| fabric.counters(port)).map(|c| c.frames_in).sum();
+    let entered: u64 = fabric.ports().filter_map(|port| fabric.counters(port)).map(|c| c.frames_in).sum();
     let sent: u64 = world.nodes().iter().map(|node| node.host.sent_frames()).sum();
     (entered != sent).then(|| format!("the fabric counts {entered} frames, and {sent} were sent"))
 }

@@ -9,6 +9,7 @@
 //! * [`hand_over`]: programs that cards take while they run;
 //! * [`bound`]: what ends a run that would go on for ever;
 //! * [`run()`]: one simulation, from its configuration to the report that live runs share;
+//! * `part`, `threads`: a stretch of nodes, and several threads, each with one;
 //! * [`observer`]: timelines and captures on demand;
 //! * [`frames`]: numbered frames, and what drivers must have raised of them;
 //! * [`swarm`]: many random simulations with faults;
@@ -26,9 +27,11 @@ pub mod hand_over;
 pub mod host;
 pub mod medium;
 pub mod observer;
+mod part;
 pub mod queue;
 pub mod run;
 pub mod swarm;
+mod threads;
 pub mod world;
 
 pub use run::{Outcome, RunError, run};

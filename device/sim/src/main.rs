@@ -38,7 +38,8 @@ struct Arguments {
     /// The seed, instead of the configuration's; the first one of a swarm.
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
-    /// Threads over which a swarm is spread; what is printed does not depend on it. Default: one for each core.
+    /// Threads over which a swarm is spread, or the nodes of one simulation; what is printed does not depend on it. Default: one
+    /// for each core, and one for a simulation of fewer than 256 nodes.
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
     /// Write a timeline of the measured part to this file, for ui.perfetto.dev.
@@ -55,6 +56,19 @@ struct Arguments {
 enum Action {
     /// Measure the simulator over numbers of nodes, or with one configuration.
     Bench(BenchArguments),
+    /// Simulate a fixed amount of work, for tools that count instructions; prints how many events it had.
+    Work(WorkArguments),
+}
+
+#[derive(Debug, clap::Args)]
+struct WorkArguments {
+    /// Nodes.
+    nodes: u32,
+    /// Messages from each node to each partner.
+    count: u64,
+    /// Threads.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    threads: usize,
 }
 
 #[derive(Debug, clap::Args)]
@@ -87,6 +101,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match (&arguments.command, arguments.swarm) {
         (Some(Action::Bench(arguments)), _) => measure(arguments).map(|()| true),
+        (Some(Action::Work(arguments)), _) => work(arguments).map(|()| true),
         (None, Some(count)) => swarm(&arguments, count),
         (None, None) => simulate(&arguments),
     };
@@ -100,14 +115,32 @@ fn main() -> ExitCode {
     }
 }
 
+fn work(arguments: &WorkArguments) -> Result<(), Failure> {
+    let events = bench::work(arguments.nodes, arguments.count, arguments.threads)?;
+    Ok(writeln!(std::io::stdout(), "{events}")?)
+}
+
+/// Threads that are worth their while for so many nodes: of 256, two threads carry out in a little more than half the time what one does, and
+/// of few they wait for each other most of the time.
+fn threads_for(nodes: usize) -> usize {
+    if nodes < 256 { 1 } else { cores() }
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
 /// Runs one simulation; whether every check held.
 fn simulate(arguments: &Arguments) -> Result<bool, Failure> {
     let path = arguments.config.as_deref().ok_or("give --config FILE")?;
     let mut config = SimConfig::read(path)?;
     config.seed = arguments.seed.unwrap_or(config.seed);
     let (trace, capture) = (WholeFile::create(&arguments.trace)?, WholeFile::create(&arguments.capture)?);
-    let outcome =
-        run_observed(&config, &Options::default(), observer(&config, trace.as_ref(), capture.as_ref())?)?;
+    let options = Options {
+        threads: arguments.threads.unwrap_or_else(|| threads_for(config.nodes.len())).max(1),
+        ..Options::default()
+    };
+    let outcome = run_observed(&config, &options, observer(&config, trace.as_ref(), capture.as_ref())?)?;
     [trace, capture].into_iter().flatten().try_for_each(WholeFile::keep)?;
     write(arguments.report.as_deref(), &outcome.report.to_json())?;
     for failed in outcome.report.checks.iter().filter(|checked| !checked.held) {
@@ -164,7 +197,6 @@ fn observer<'a>(
 
 /// Runs a swarm; whether every check of every run held.
 fn swarm(arguments: &Arguments, count: usize) -> Result<bool, Failure> {
-    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let threads = arguments.threads.unwrap_or_else(cores);
     let swarm = Swarm::of(arguments.nic, arguments.seed.unwrap_or(1), count, threads);
     write(None, &swarm.to_string())?;

@@ -55,13 +55,18 @@ pub struct Medium {
 impl Medium {
     /// A silent wire, on which so many bytes take so long.
     #[must_use]
-    pub fn new(stations: u16, avoids_capture: bool, seed: u64, span_of_bytes: impl Fn(u64) -> Span) -> Self {
-        let station = |number: u16| Station {
+    pub fn new(
+        stations: usize,
+        avoids_capture: bool,
+        seed: u64,
+        span_of_bytes: impl Fn(u64) -> Span,
+    ) -> Self {
+        let station = |number: usize| Station {
             frames: VecDeque::new(),
             collisions: 0,
             not_before: Time::ZERO,
             was_last: false,
-            random: Random::new(seed, STREAMS | u64::from(number)),
+            random: Random::new(seed, STREAMS | number as u64),
         };
         Self {
             stations: (0..stations).map(station).collect(),

@@ -43,6 +43,8 @@ pub struct Outcome {
     pub events: u64,
     /// Messages that programs received in all.
     pub received: u64,
+    /// Threads that carried it out by phases; none where it was carried out event by event.
+    pub threads: usize,
 }
 
 impl Outcome {
@@ -64,11 +66,14 @@ pub struct Options<'a> {
     pub folder: PathBuf,
     /// The text of the recording that is replayed, where it is not to be read from its path.
     pub recording: Option<&'a str>,
+    /// Threads that carry out one simulation by phases, where it can be. The outcome is the same for any number; with none it is
+    /// carried out event by event, as a run is that is observed, or whose nodes share something.
+    pub threads: usize,
 }
 
 impl Default for Options<'_> {
     fn default() -> Self {
-        Self { wrap: &|_, nic| nic, heals: false, folder: PathBuf::new(), recording: None }
+        Self { wrap: &|_, nic| nic, heals: false, folder: PathBuf::new(), recording: None, threads: 1 }
     }
 }
 
@@ -98,10 +103,30 @@ pub fn run_observed(
         _ => config.recorded(&options.folder),
     };
     let programs = config.programs(recorded?);
-    let plan = Plan::new(&programs);
-    let mut world = World::new(config, &programs, &plan, options.wrap)?;
+    if observer.is_none()
+        && let Some(outcome) = carry_out(config, options, &programs, None)?
+    {
+        return Ok(outcome);
+    }
+    let undivided = Options { threads: 0, ..options.clone() };
+    let outcome = carry_out(config, &undivided, &programs, observer)?;
+    Ok(outcome.unwrap_or_else(|| unreachable!("event by event everything is carried out")))
+}
+
+/// Nothing, if it cannot be carried out by phases.
+fn carry_out(
+    config: &SimConfig,
+    options: &Options<'_>,
+    programs: &niclab_workloads::Workload,
+    observer: Option<Observer<'_>>,
+) -> Result<Option<Outcome>, RunError> {
+    let plan = Plan::new(programs);
+    let mut world = World::new(config, programs, &plan, (options.wrap, options.threads))?;
     let Plan { warmup, measured, .. } = plan;
     world.perform(warmup);
+    if world.is_entangled() {
+        return Ok(None);
+    }
     world.begin_measurement();
     let before = figures::stats(&world, config);
     let received_before = (world.checker().received, world.checker().received_bytes);
@@ -110,6 +135,9 @@ pub fn run_observed(
         world.observe(observer);
     }
     world.perform(measured);
+    if world.is_entangled() {
+        return Ok(None);
+    }
     world.take_observer().map_or(Ok(()), Observer::finish)?;
     let mut since = figures::stats(&world, config).since(&before);
     let received = world.checker().received - received_before.0;
@@ -118,12 +146,18 @@ pub fn run_observed(
         world.heal();
         world.perform(scripts);
     }
+    if world.is_entangled() {
+        return Ok(None);
+    }
     world.finish();
     figures::check_sums(&mut world);
     let time_ps = since.model.time_ps;
     since.model.set_rates(received, received_bytes, time_ps);
     let (events, received) = (world.events(), world.checker().received);
-    Ok(Outcome { report: report(config, since, &world), events, received })
+    let threads = world.threads();
+    let outcome = Outcome { report: report(config, since, &world), events, received, threads };
+    // What fails is told in the order of one thread.
+    Ok((threads <= 1 || outcome.is_sound()).then_some(outcome))
 }
 
 fn report(config: &SimConfig, stats: DaemonStats, world: &World) -> Report {

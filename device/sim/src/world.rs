@@ -3,14 +3,12 @@
 use std::sync::Arc;
 
 use niclab_model::conventional::Conventional;
-use niclab_model::fabric::ethernet::Concern;
 use niclab_model::fabric::faults::Faults;
 use niclab_model::fabric::link::LinkError;
-use niclab_model::fabric::{Deliveries, Fabric, FabricConfig, Transit, Transits};
-use niclab_model::nic::Nic;
+use niclab_model::fabric::{Fabric, FabricConfig};
 use niclab_model::nic::fault_injector::{FaultInjector, FaultyNic, Rates};
 use niclab_model::nic::hand_over::{HandOver, Switch};
-use niclab_model::nic::registry::{self, BuildError, Promises};
+use niclab_model::nic::registry::{self, AnyNic, BuildError, Promises};
 use niclab_model::platform::profile::Profile;
 use niclab_model::time::{Passage, Span, Time};
 use niclab_observe::timeline::Owner;
@@ -19,22 +17,23 @@ use niclab_spec::{Forwarding, Function, SimConfig, WorkloadKind};
 use niclab_workloads::{ChannelTerms, Flow, Plan, PostTerms, Script, Terms, Workload as Programs};
 use thiserror::Error;
 
-use crate::bound::{Bound, Progress, Rounds};
+use crate::bound::{Bound, FUTILE, Progress, Rounds};
 use crate::checker::{Check, Checker, Promise};
 use crate::hand_over::HandOvers;
 use crate::host::ethernet::EthernetHost;
 use crate::host::tcp::{Prices, TcpHost};
-use crate::host::{Effects, Host, HostSeat, Parcel, Refused, maker_of, next_event};
+use crate::host::{Host, HostSeat, Refused, maker_of};
 use crate::medium::Medium;
 use crate::observer::Observer;
-use crate::queue::{Event, Queue, Slab};
+use crate::part::{Node, Part};
+use crate::queue::Event;
+use crate::threads;
+
+/// Most nodes: their numbers have 16 bits.
+pub const MAX_NODES: usize = 1 << u16::BITS;
 
 /// How long programs wait, in model time, when nothing is under way and something they wait for was lost.
 const SILENCE: Span = Span::from_ns(1_000_000);
-
-/// How long deadlines alone may go on, in model time, with no message sent or received. Credit probes double up to 100 ms,
-/// so that each port has asked at least twenty times: what has not come by then was lost.
-const FUTILE: Span = Span::from_ns(3_000_000_000);
 
 /// Events of a run without end that are looked at, to say what goes round.
 const LOOKED_AT: u64 = 100_000;
@@ -43,7 +42,7 @@ const LOOKED_AT: u64 = 100_000;
 #[derive(Debug, Error)]
 pub enum WorldError {
     /// There are none, or more than an address can name.
-    #[error("a cluster of {0} nodes; give 1 to 65535")]
+    #[error("a cluster of {0} nodes; give 1 to 65536")]
     Nodes(usize),
     /// A card's parameters.
     #[error("node {node}: {error}; correct the cluster's [nic] table")]
@@ -88,55 +87,32 @@ pub enum WorldError {
     },
 }
 
-/// One node.
-pub struct Node {
-    /// Its host and NIC.
-    pub host: Box<dyn Host>,
-    script: Script,
-    /// The event of its host that is to come.
-    host_at: Option<Time>,
-    /// The event of its NIC's deadline that is to come.
-    timeout_at: Option<Time>,
-}
-
 /// A way to put something between a card and its host: for tests that break a card on purpose.
-pub type Wrap<'a> = &'a dyn Fn(u16, Box<dyn Nic>) -> Box<dyn Nic>;
-
-/// A frame under way, from the card that sends it to the card that receives it.
-struct Flight {
-    /// The node that sends it.
-    from: u16,
-    parcel: Parcel,
-    /// Where it is going, once it has entered the switch.
-    transit: Option<Transit>,
-}
+pub type Wrap<'a> = &'a dyn Fn(u16, AnyNic) -> AnyNic;
 
 /// The world.
 pub struct World<'a> {
-    /// The latest event.
-    clock: Time,
-    queue: Queue,
-    flights: Slab<Flight>,
-    fabric: Fabric,
+    part: Part,
+    /// How many threads carry it out by phases; none where it cannot be divided.
+    threads: usize,
+    /// Whether they cannot, and it has to be carried out event by event from the beginning.
+    is_entangled: bool,
     /// The wire that all share, where there is no switch.
     medium: Option<Medium>,
-    nodes: Vec<Node>,
-    checker: Checker,
-    events: u64,
     /// What ends the run where nothing else would.
     bound: Bound,
     /// What goes round when it does.
     rounds: Rounds,
     /// Whether it had to.
     is_endless: bool,
-    effects: Effects,
     /// Programs that cards take.
     hand_overs: HandOvers,
     observer: Option<Observer<'a>>,
 }
 
 impl<'a> World<'a> {
-    /// A world in which every port of the plan is open and all of the set-up has settled.
+    /// A world in which every port of the plan is open and all of the set-up has settled, carried out by so many threads;
+    /// with none, event by event.
     ///
     /// # Errors
     /// [`WorldError`] names what cannot be.
@@ -144,10 +120,12 @@ impl<'a> World<'a> {
         config: &SimConfig,
         programs: &Programs,
         plan: &Plan,
-        wrap: Wrap<'_>,
+        (wrap, threads): (Wrap<'_>, usize),
     ) -> Result<Self, WorldError> {
-        let count = u16::try_from(config.nodes.len()).ok().filter(|nodes| *nodes > 0);
-        let count = count.ok_or(WorldError::Nodes(config.nodes.len()))?;
+        let count = config.nodes.len();
+        if !(1..=MAX_NODES).contains(&count) {
+            return Err(WorldError::Nodes(count));
+        }
         let flows: Arc<[Flow]> = plan.flows.as_slice().into();
         let all = Common {
             config,
@@ -159,35 +137,37 @@ impl<'a> World<'a> {
             flows: &flows,
             wrap,
         };
-        let nodes = (0..count).zip(&config.nodes).map(|(number, node)| {
-            let host = all.host(number, node)?;
-            Ok(Node { host, script: Script::idle(), host_at: None, timeout_at: None })
-        });
+        let nodes = (0..=u16::MAX).zip(&config.nodes);
+        let nodes = nodes.map(|(number, node)| Ok(Node::new(all.host(number, node)?)));
+        let nodes: Vec<Node> = nodes.collect::<Result<_, WorldError>>()?;
         let fabric = fabric(config)?;
+        let medium = config.forwarding.is_shared().then(|| {
+            let avoids_capture = config.forwarding == Forwarding::RepeaterWithoutCapture;
+            Medium::new(count, avoids_capture, config.seed, |bytes| fabric.span_of_bytes(0, bytes))
+        });
+        let can_be_divided = medium.is_none()
+            && config.hand_overs.is_empty()
+            && fabric.shortest_way().to_node > Span::ZERO
+            && nodes.iter().all(|node| node.host.stands_alone());
+        let checker = Checker::new(&flows, promise(config, plan));
         let mut world = Self {
-            clock: Time::ZERO,
-            queue: Queue::new(fabric.shortest_way()),
-            flights: Slab::default(),
-            medium: config.forwarding.is_shared().then(|| {
-                let avoids_capture = config.forwarding == Forwarding::RepeaterWithoutCapture;
-                Medium::new(count, avoids_capture, config.seed, |bytes| fabric.span_of_bytes(0, bytes))
-            }),
-            fabric,
-            nodes: nodes.collect::<Result<_, WorldError>>()?,
-            checker: Checker::new(&flows, promise(config, plan)),
-            events: 0,
+            part: Part::new(nodes, fabric, checker, medium.is_some()),
+            threads: if can_be_divided { threads.min(count) } else { 0 },
+            is_entangled: false,
+            medium,
             bound: Bound::new(config.nodes.len(), programs.message_bytes),
             rounds: Rounds::default(),
             is_endless: false,
-            effects: Effects::default(),
             hand_overs: HandOvers::new(&config.hand_overs),
             observer: None,
         };
         world.open_ports(config, plan)?;
-        for (number, node) in (0..count).zip(&config.nodes) {
-            world.fabric.set_faults(number, niclab_assembly::faults(&node.link.faults));
+        for (number, node) in (0..=u16::MAX).zip(&config.nodes) {
+            world.part.fabric.set_faults(number, niclab_assembly::faults(&node.link.faults));
             let rates = niclab_assembly::device_faults(&node.device_faults);
-            world.nodes[usize::from(number)].host.set_device_faults(rates);
+            if let Some(node) = world.part.node(number) {
+                node.host.set_device_faults(rates);
+            }
         }
         Ok(world)
     }
@@ -195,15 +175,15 @@ impl<'a> World<'a> {
     /// Opens every port on links without faults, and lets the set-up settle.
     fn open_ports(&mut self, config: &SimConfig, plan: &Plan) -> Result<(), WorldError> {
         let slices = config.workload.slices;
-        for (number, ports) in (0..).zip(&plan.ports) {
+        for (number, ports) in (0..=u16::MAX).zip(&plan.ports) {
             for port in ports {
-                let host = &mut self.nodes[usize::from(number)].host;
-                let opened = host.open(port, slices, &mut self.checker, &mut self.effects);
+                let host = &mut self.part.nodes[usize::from(number)].host;
+                let opened = host.open(port, slices, &mut self.part.checker, &mut self.part.effects);
                 opened.map_err(|Refused { operation, status }| {
                     let node = config.nodes[usize::from(number)].name.clone();
                     WorldError::Refused { node, operation, status }
                 })?;
-                self.settle(self.clock, number);
+                self.part.settle(self.part.clock, number);
             }
         }
         self.run_until_silent();
@@ -213,20 +193,20 @@ impl<'a> World<'a> {
     /// Lets every node perform its script, to the end.
     pub fn perform(&mut self, scripts: Vec<Script>) {
         let begin = self.rest();
-        self.clock = begin;
-        for (number, script) in (0..).zip(scripts) {
-            let Some(node) = self.nodes.get_mut(usize::from(number)) else { break };
+        self.part.clock = begin;
+        for (number, script) in (0..=u16::MAX).zip(scripts) {
+            let Some(node) = self.part.nodes.get_mut(usize::from(number)) else { break };
             node.script = script;
             node.script.begin(begin.as_ps());
-            self.settle(begin, number);
+            self.part.settle(begin, number);
         }
         loop {
             self.run_until_silent();
             let later = self.rest() + SILENCE;
             let mut goes_on = false;
-            for number in 0..self.nodes.len() as u16 {
-                if self.nodes[usize::from(number)].script.on_silence() {
-                    self.wake(number, later);
+            for number in self.part.fabric.ports() {
+                if self.part.nodes[usize::from(number)].script.on_silence() {
+                    self.part.wake(number, later);
                     goes_on = true;
                 }
             }
@@ -234,46 +214,52 @@ impl<'a> World<'a> {
                 break;
             }
         }
-        self.clock = self.rest();
+        self.part.clock = self.rest();
     }
 
     /// The instant from which on nothing that was begun is busy any more.
     fn rest(&self) -> Time {
-        self.nodes.iter().map(|node| node.host.rest()).fold(self.clock, Time::max)
+        self.part.nodes.iter().map(|node| node.host.rest()).fold(self.part.clock, Time::max)
     }
 
     /// Carries events out until none is left, or none but deadlines that change nothing.
     fn run_until_silent(&mut self) {
-        let mut progress = (self.clock, self.progress());
+        if self.threads > 0 {
+            if !self.is_entangled && !threads::run(&mut self.part, self.threads, &mut self.bound) {
+                (self.is_entangled, self.is_endless) = (true, true);
+            }
+            return;
+        }
+        let mut progress = (self.part.clock, self.progress());
         while !self.is_endless
-            && let Some((at, node, event)) = self.queue.pop()
+            && let Some((at, node, event)) = self.part.queue.pop()
         {
             if event == Event::Timeout {
                 if progress.1 != self.progress() {
                     progress = (at, self.progress());
                 }
-                if at.since(progress.0) > FUTILE && !self.queue.is_lively() {
+                if at.since(progress.0) > FUTILE && !self.part.queue.is_lively() {
                     // Nobody waits for this deadline any more; the next event of the node sets it again.
-                    self.nodes[usize::from(node)].timeout_at = None;
-                    self.events += 1;
+                    self.part.nodes[usize::from(node)].timeout_at = None;
+                    self.part.events += 1;
                     continue;
                 }
             }
-            self.events += 1;
+            self.part.events += 1;
             match event {
                 Event::Depart { frame } => self.set_off(at, node, frame),
                 Event::Silence => self.begin_frame(at),
-                Event::Cross { frame } => self.cross(at, node, frame),
-                Event::Arrive { frame } => self.arrive(at, node, frame),
-                Event::Host => self.step(at, node),
-                Event::Timeout => self.expire(at, node),
+                Event::Cross { frame } => self.part.cross(at, node, frame, self.observer.as_mut()),
+                Event::Arrive { frame } => self.part.arrive(at, node, frame),
+                Event::Host => self.part.step(at, node),
+                Event::Timeout => self.part.expire(at, node),
                 Event::HandOver => self.hand_overs.on_time(),
             }
             self.hand_over(at);
             if self.observer.is_some() {
                 self.show(node);
             }
-            let Checker { progress: messages, stored_bytes, .. } = self.checker;
+            let Checker { progress: messages, stored_bytes, .. } = self.part.checker;
             if !self.bound.allows(Progress { messages, stored_bytes }) {
                 self.look(at, node, event);
             }
@@ -283,25 +269,26 @@ impl<'a> World<'a> {
     /// All cards take the next program, when it is time, or go on with taking it.
     fn hand_over(&mut self, now: Time) {
         if let Some((image, epoch)) = self.hand_overs.begin() {
-            self.clock = self.clock.max(now);
+            self.part.clock = self.part.clock.max(now);
             self.tell_all(now, HandOver::Begin { image: &image, switch: Switch::Told { epoch } });
         }
         if self.hand_overs.is_under_way() {
-            let progress = self.nodes.iter().map(|node| node.host.progress());
-            if self.hand_overs.go_on(self.flights.count() == 0, progress) {
+            let progress = self.part.nodes.iter().map(|node| node.host.progress());
+            if self.hand_overs.go_on(self.part.flights.count() == 0, progress) {
                 self.tell_all(now, HandOver::Switch);
             }
         }
     }
 
     fn tell_all(&mut self, now: Time, step: HandOver<'_>) {
-        for number in 0..self.nodes.len() as u16 {
-            let host = &mut self.nodes[usize::from(number)].host;
-            if let Err(error) = host.hand_over(now, step, &mut self.checker, &mut self.effects) {
-                self.checker
+        for number in self.part.fabric.ports() {
+            let host = &mut self.part.nodes[usize::from(number)].host;
+            if let Err(error) = host.hand_over(now, step, &mut self.part.checker, &mut self.part.effects) {
+                self.part
+                    .checker
                     .fail(Check::Drained, || format!("node {number} takes no other program: {error}"));
             }
-            self.settle(now, number);
+            self.part.settle(now, number);
         }
     }
 
@@ -313,21 +300,21 @@ impl<'a> World<'a> {
             return;
         }
         self.is_endless = true;
-        let (most, frames, rounds) = (self.bound.most(), self.flights.count(), &self.rounds);
-        self.checker.fail(Check::Drained, || {
+        let (most, frames, rounds) = (self.bound.most(), self.part.flights.count(), &self.rounds);
+        self.part.checker.fail(Check::Drained, || {
             format!("no end: no message was sent or received in {most} events, with {frames} frames under way; {rounds}")
         });
     }
 
     /// Messages sent and received so far.
     const fn progress(&self) -> u64 {
-        self.checker.sent + self.checker.received
+        self.part.checker.sent + self.part.checker.received
     }
 
     /// A frame is ready for its sender's link, or for the wire that all share.
     fn set_off(&mut self, now: Time, node: u16, place: u32) {
         let Some(medium) = &mut self.medium else { return self.depart(now, node, place) };
-        let Some(flight) = self.flights.get(place) else { return };
+        let Some(flight) = self.part.flights.get(place) else { return };
         medium.offer(flight.from, place);
         self.await_silence(now);
     }
@@ -336,13 +323,13 @@ impl<'a> World<'a> {
     fn begin_frame(&mut self, now: Time) {
         let begun = self.medium.as_mut().and_then(|medium| medium.begin(now));
         if let Some((node, place)) = begun
-            && let Some(flight) = self.flights.get_mut(place)
+            && let Some(flight) = self.part.flights.get_mut(place)
         {
             let passage = &mut flight.parcel.passage;
             *passage = Passage { head: passage.head.max(now), tail: passage.tail.max(now) };
             // A card that has not all of a frame when it begins holds the wire until it has.
             let held = passage.tail.since(passage.head);
-            let slot = self.fabric.slot(node, flight.parcel.frame.len());
+            let slot = self.part.fabric.slot(node, flight.parcel.frame.len());
             let until = now + slot.max(held);
             self.medium.iter_mut().for_each(|medium| medium.hold(until));
             self.depart(now, node, place);
@@ -350,143 +337,34 @@ impl<'a> World<'a> {
         self.await_silence(now);
     }
 
+    fn depart(&mut self, now: Time, node: u16, place: u32) {
+        self.part.depart(now, node, place, self.observer.as_mut());
+    }
+
     fn await_silence(&mut self, now: Time) {
         if let Some(at) = self.medium.as_mut().and_then(|medium| medium.wake(now)) {
-            self.queue.push(at, 0, 0, Event::Silence);
+            self.part.queue.push(at, 0, 0, Event::Silence);
         }
-    }
-
-    /// A frame leaves over its sender's link.
-    fn depart(&mut self, now: Time, node: u16, place: u32) {
-        let Some(flight) = self.flights.get_mut(place) else { return };
-        self.clock = self.clock.max(now);
-        let Parcel { frame, message, passage, concern } = &flight.parcel;
-        // What a station sends to all the Ethernet function beside it hears without the link.
-        let own =
-            (*concern == Concern::All).then(|| Parcel { concern: Concern::Host, ..flight.parcel.clone() });
-        let mut transits = Transits::new();
-        self.fabric.enter(*passage, node, frame, *message, &mut transits);
-        if let Some(observer) = &mut self.observer {
-            observer.on_sent(now, node, frame, transits.is_empty());
-        }
-        if let Some(parcel) = own {
-            let at = parcel.passage.tail;
-            let frame = self.flights.put(Flight { from: node, parcel, transit: None });
-            self.queue.push(at, node, node, Event::Arrive { frame });
-        }
-        let Some((last, others)) = transits.split_last() else { return self.flights.remove(place) };
-        let Some(flight) = self.flights.get_mut(place) else { return };
-        flight.transit = Some(*last);
-        let parcel = (!others.is_empty()).then(|| flight.parcel.clone());
-        for (transit, parcel) in others.iter().zip(std::iter::repeat(parcel).flatten()) {
-            let frame = self.flights.put(Flight { from: node, parcel, transit: Some(*transit) });
-            self.queue.push(transit.ready, transit.to, node, Event::Cross { frame });
-        }
-        self.queue.push(last.ready, last.to, node, Event::Cross { frame: place });
-    }
-
-    /// A frame is through the switch. Frames of several nodes meet here, in the order of model time.
-    fn cross(&mut self, now: Time, node: u16, place: u32) {
-        let Some(flight) = self.flights.get_mut(place) else { return };
-        let Some(transit) = flight.transit else { return };
-        let Parcel { frame, message, .. } = &flight.parcel;
-        self.clock = self.clock.max(now);
-        let mut deliveries = Deliveries::new();
-        self.fabric.leave(&transit, frame.len(), *message, &mut deliveries);
-        if let Some(observer) = &mut self.observer {
-            observer.on_forwarded(now, transit.to, frame, &deliveries);
-        }
-        let Some((last, others)) = deliveries.split_last() else { return self.flights.remove(place) };
-        let parcel = (!others.is_empty()).then(|| flight.parcel.clone());
-        flight.parcel.arrive(last);
-        for (delivery, mut parcel) in others.iter().zip(std::iter::repeat(parcel).flatten()) {
-            parcel.arrive(delivery);
-            let frame = self.flights.put(Flight { from: node, parcel, transit: None });
-            self.queue.push(delivery.at, delivery.to, node, Event::Arrive { frame });
-        }
-        self.queue.push(last.at, last.to, node, Event::Arrive { frame: place });
-    }
-
-    fn arrive(&mut self, now: Time, number: u16, place: u32) {
-        let Some(flight) = self.flights.get(place) else { return };
-        let Some(node) = self.nodes.get_mut(usize::from(number)) else { return };
-        node.host.arrive(now, &flight.parcel, &mut self.checker, &mut self.effects);
-        self.flights.remove(place);
-        self.clock = self.clock.max(now);
-        self.settle(now, number);
-    }
-
-    fn step(&mut self, now: Time, number: u16) {
-        let Some(node) = self.nodes.get_mut(usize::from(number)) else { return };
-        if node.host_at != Some(now) {
-            return;
-        }
-        node.host_at = None;
-        self.clock = self.clock.max(now);
-        node.host.step(now, &mut node.script, &mut self.checker, &mut self.effects);
-        self.settle(now, number);
     }
 
     /// Every link and every NIC is sound from now on.
     pub fn heal(&mut self) {
-        for port in 0..self.fabric.ports() {
-            self.fabric.set_faults(port, Faults::NONE);
+        for port in self.part.fabric.ports() {
+            self.part.fabric.set_faults(port, Faults::NONE);
         }
-        self.nodes.iter_mut().for_each(|node| node.host.set_device_faults(Rates::default()));
-        self.checker.on_healed();
-    }
-
-    fn expire(&mut self, now: Time, number: u16) {
-        let Some(node) = self.nodes.get_mut(usize::from(number)) else { return };
-        if node.timeout_at != Some(now) {
-            return;
-        }
-        node.timeout_at = None;
-        // A timer that was stopped meanwhile is no event of the model: its time does not count.
-        if node.host.deadline().is_some_and(|deadline| deadline <= now) {
-            node.host.timeout(now, &mut self.checker, &mut self.effects);
-            self.clock = self.clock.max(now);
-        }
-        self.settle(now, number);
-    }
-
-    /// After anything that a node's NIC was told at `now`: its frames go on their way, and its next events are set.
-    fn settle(&mut self, now: Time, number: u16) {
-        // Most events send nothing.
-        while let Some(parcel) = self.effects.frames.pop_front() {
-            let at = parcel.passage.head;
-            let frame = self.flights.put(Flight { from: number, parcel, transit: None });
-            // Who shares a wire with all others has no lane of its own.
-            let lane = if self.medium.is_some() { 0 } else { number };
-            self.queue.push(at, lane, number, Event::Depart { frame });
-        }
-        let Some(node) = self.nodes.get_mut(usize::from(number)) else { return };
-        let deadline = node.host.deadline().map(|at| at.max(now));
-        if let Some(at) = deadline.filter(|&at| node.timeout_at.is_none_or(|set| at < set)) {
-            node.timeout_at = Some(at);
-            self.queue.push(at, number, number, Event::Timeout);
-        }
-        self.wake(number, now);
-    }
-
-    /// Sets the next event of a node's host, at `earliest` or later.
-    fn wake(&mut self, number: u16, earliest: Time) {
-        let Some(node) = self.nodes.get_mut(usize::from(number)) else { return };
-        if let Some(at) = next_event(&mut *node.host, earliest, node.host_at, &mut node.script) {
-            node.host_at = Some(at);
-            self.queue.push(at, number, number, Event::Host);
-        }
+        self.part.nodes.iter_mut().for_each(|node| node.host.set_device_faults(Rates::default()));
+        self.part.checker.on_healed();
     }
 
     /// What follows is measured: all programs begin at the same instant, and latencies are counted anew.
     pub fn begin_measurement(&mut self) {
-        self.clock = self.rest();
-        for node in &mut self.nodes {
-            node.host.begin_at(self.clock);
+        self.part.clock = self.rest();
+        for node in &mut self.part.nodes {
+            node.host.begin_at(self.part.clock);
             node.host.visit_ledgers(&mut |_, ledger| ledger.restart_latency());
         }
-        for at in self.hand_overs.times(self.clock) {
-            self.queue.push(at, 0, 0, Event::HandOver);
+        for at in self.hand_overs.times(self.part.clock) {
+            self.part.queue.push(at, 0, 0, Event::HandOver);
         }
     }
 
@@ -498,19 +376,19 @@ impl<'a> World<'a> {
 
     /// Has all ledgers keep so many stages.
     fn record_stages(&mut self, most: usize) {
-        for node in &mut self.nodes {
+        for node in &mut self.part.nodes {
             node.host.visit_ledgers(&mut |_, ledger| ledger.record_stages(most));
         }
-        self.fabric.ledgers_mut().for_each(|ledger| ledger.record_stages(most));
+        self.part.fabric.ledgers_mut().for_each(|ledger| ledger.record_stages(most));
     }
 
     /// The observer, who sees nothing any more.
     pub fn take_observer(&mut self) -> Option<Observer<'a>> {
         let mut observer = self.observer.take()?;
-        for node in &mut self.nodes {
+        for node in &mut self.part.nodes {
             node.host.visit_ledgers(&mut |owner, ledger| observer.on_stages(owner, || ledger.take_stages()));
         }
-        observer.on_stages(Owner::Network, || self.fabric.take_stages());
+        observer.on_stages(Owner::Network, || self.part.fabric.take_stages());
         self.record_stages(0);
         Some(observer)
     }
@@ -518,67 +396,83 @@ impl<'a> World<'a> {
     /// Shows the observer what an event has left behind.
     fn show(&mut self, number: u16) {
         let Some(observer) = &mut self.observer else { return };
-        observer.on_time(self.queue.horizon());
-        if let Some(node) = self.nodes.get_mut(usize::from(number)) {
+        observer.on_time(self.part.queue.horizon());
+        if let Some(node) = self.part.nodes.get_mut(usize::from(number)) {
             node.host.visit_ledgers(&mut |owner, ledger| observer.on_stages(owner, || ledger.take_stages()));
         }
-        observer.on_stages(Owner::Network, || self.fabric.take_stages());
+        observer.on_stages(Owner::Network, || self.part.fabric.take_stages());
     }
 
     /// The checks at the end.
     pub fn finish(&mut self) {
-        self.nodes.iter_mut().for_each(|node| node.host.finish(&mut self.checker));
-        for (number, node) in (0_u16..).zip(&self.nodes) {
+        self.part.nodes.iter_mut().for_each(|node| node.host.finish(&mut self.part.checker));
+        for (number, node) in (0..=u16::MAX).zip(&self.part.nodes) {
             let unsent = node.script.unsent();
-            let is_excused = node.host.is_stuck(&self.checker) || self.checker.is_kept_from_sending(number);
+            let is_excused =
+                node.host.is_stuck(&self.part.checker) || self.part.checker.is_kept_from_sending(number);
             if unsent > 0 && !is_excused {
-                self.checker
+                self.part
+                    .checker
                     .fail(Check::Drained, || format!("node {number}: {unsent} messages were never sent"));
             }
         }
         if self.hand_overs.is_under_way() {
-            self.checker.fail(Check::Drained, || "a program that cards were to take never ran".to_owned());
+            self.part
+                .checker
+                .fail(Check::Drained, || "a program that cards were to take never ran".to_owned());
         }
-        let under_way = self.flights.count();
+        let under_way = self.part.flights.count();
         if under_way > 0 {
-            self.checker.fail(Check::Drained, || format!("{under_way} frames are still under way"));
+            self.part.checker.fail(Check::Drained, || format!("{under_way} frames are still under way"));
         }
-        self.checker.on_end();
+        self.part.checker.on_end();
+    }
+
+    /// Whether this cannot be carried out by phases: it has to be done event by event, from the beginning.
+    #[must_use]
+    pub const fn is_entangled(&self) -> bool {
+        self.is_entangled
+    }
+
+    /// Threads that carry it out by phases; none where it is carried out event by event.
+    #[must_use]
+    pub const fn threads(&self) -> usize {
+        self.threads
     }
 
     /// Model time of the latest event.
     #[must_use]
     pub const fn clock(&self) -> Time {
-        self.clock
+        self.part.clock
     }
 
     /// Events carried out so far.
     #[must_use]
     pub const fn events(&self) -> u64 {
-        self.events
+        self.part.events
     }
 
     /// The network.
     #[must_use]
     pub const fn fabric(&self) -> &Fabric {
-        &self.fabric
+        &self.part.fabric
     }
 
     /// The nodes, by rank.
     #[must_use]
     pub fn nodes(&self) -> &[Node] {
-        &self.nodes
+        &self.part.nodes
     }
 
     /// The checker.
     #[must_use]
     pub const fn checker(&self) -> &Checker {
-        &self.checker
+        &self.part.checker
     }
 
     /// The checker, to tell it more.
     pub const fn checker_mut(&mut self) -> &mut Checker {
-        &mut self.checker
+        &mut self.part.checker
     }
 }
 
@@ -600,7 +494,7 @@ impl Common<'_> {
     /// The host of a node, with its card.
     fn host(&self, number: u16, node: &SimNode) -> Result<Box<dyn Host>, WorldError> {
         let &Self { config, flows, mtu_bytes, terms, posts, channels, wrap, .. } = self;
-        let (count, profile) = (config.nodes.len() as u16, Arc::clone(&self.profile));
+        let (count, profile) = (config.nodes.len() as u32, Arc::clone(&self.profile));
         match config.workload.function {
             Function::Cluster => {}
             Function::Ethernet => {

@@ -10,7 +10,6 @@ use niclab_abi::config::CONFIG_BYTES;
 use niclab_abi::{QUEUE_CONTROL, QUEUE_EVENT, QUEUE_RECEIVE, QUEUE_SIZE, QUEUE_TRANSMIT, QUEUES, ToBytes};
 use niclab_model::nic::DescriptorQueue;
 use niclab_spec::daemon::doorbell_thread_name;
-use parking_lot::MutexGuard;
 use vhost::vhost_user::Backend;
 use vhost::vhost_user::message::{
     VhostUserMMap, VhostUserMMapFlags, VhostUserProtocolFeatures, VhostUserShMemConfig,
@@ -62,7 +61,7 @@ impl ClusterFunction {
     pub fn on_disconnect(&self) {
         self.host_reset();
         let mut world = self.shell.world();
-        if let Some(card) = world.cards.get_mut(self.node) {
+        if let Some(card) = world.nodes.card_mut(self.node) {
             card.earlier_doorbells = card.doorbells();
             card.vrings.clear();
             card.pages.retract();
@@ -78,7 +77,7 @@ impl ClusterFunction {
 
     /// The front end did what it must not.
     pub fn violation(&self, name: &'static str) {
-        if let Some(card) = self.shell.world().cards.get_mut(self.node) {
+        if let Some(card) = self.shell.world().nodes.card_mut(self.node) {
             violation(&mut card.counts.violations, name);
         }
     }
@@ -87,7 +86,7 @@ impl ClusterFunction {
     fn host_reset(&self) {
         let mut world = self.shell.world();
         world.host_reset(self.node);
-        if let Some(card) = world.cards.get_mut(self.node) {
+        if let Some(card) = world.nodes.card_mut(self.node) {
             card.want_doorbell(true);
         }
         // What came for this node from others may wait for no page of theirs.
@@ -105,7 +104,7 @@ impl ClusterFunction {
             // The connection ended while this thread was on its way here, and the queues with it.
             return;
         }
-        if let Some(card) = world.cards.get_mut(self.node).filter(|card| card.vrings.is_empty()) {
+        if let Some(card) = world.nodes.card_mut(self.node).filter(|card| card.vrings.is_empty()) {
             card.vrings = vrings.to_vec();
             self.name_thread();
         }
@@ -126,7 +125,7 @@ impl ClusterFunction {
         }
         let file = {
             let world = self.shell.world();
-            world.cards.get(self.node).map(|card| (card.pages.file().try_clone(), card.pages.bytes()))
+            world.nodes.card(self.node).map(|card| (card.pages.file().try_clone(), card.pages.bytes()))
         };
         let Some((file, bytes)) = file else { return };
         let request = VhostUserMMap {
@@ -145,7 +144,7 @@ impl ClusterFunction {
         for news in self.map.take_news() {
             match news {
                 News::Answer(Ok(_)) => {
-                    if let Some(card) = self.shell.world().cards.get(self.node) {
+                    if let Some(card) = self.shell.world().nodes.card(self.node) {
                         card.pages.publish();
                     }
                     self.shell.set_connected(self.node, |connected| connected.bar = true);
@@ -170,7 +169,7 @@ impl ClusterFunction {
     /// Whether the driver has sent a request since it started the device.
     fn has_request(&self, vrings: &[Vring]) -> bool {
         let world = self.shell.world();
-        let (Some(card), Some(vring)) = (world.cards.get(self.node), vrings.get(QUEUE_CONTROL as usize))
+        let (Some(card), Some(vring)) = (world.nodes.card(self.node), vrings.get(QUEUE_CONTROL as usize))
         else {
             return false;
         };
@@ -183,7 +182,7 @@ impl ClusterFunction {
         let mut world = self.shell.world();
         let more = world.serve_descriptors(self.node, queue);
         self.shell.did(&mut world);
-        MutexGuard::unlock_fair(world);
+        world.give_back();
         more
     }
 
@@ -192,7 +191,7 @@ impl ClusterFunction {
         let more = world.serve_control(self.node);
         self.shell.did(&mut world);
         // To whoever waits for it: this thread would take it again before the other one has woken up.
-        MutexGuard::unlock_fair(world);
+        world.give_back();
         more
     }
 }
@@ -249,7 +248,7 @@ impl VhostUserBackend for ClusterFunction {
     }
 
     fn update_memory(&self, memory: GuestMemory) -> io::Result<()> {
-        let bar = self.shell.world().cards.get(self.node).and_then(|card| card.pages.identity());
+        let bar = self.shell.world().nodes.card(self.node).and_then(|card| card.pages.identity());
         let memory = Arc::new(DmaMemory::guarded(&memory.memory(), bar, self.link.attention())?);
         self.link.set_memory(Arc::clone(&memory));
         let old = self.shell.world().set_memory(self.node, memory);
@@ -316,7 +315,7 @@ impl VhostUserBackend for ClusterFunction {
 
     fn get_shmem_config(&self) -> io::Result<VhostUserShMemConfig> {
         let world = self.shell.world();
-        let bytes = world.cards.get(self.node).map_or(0, |card| card.pages.bytes());
+        let bytes = world.nodes.card(self.node).map_or(0, |card| card.pages.bytes());
         Ok(VhostUserShMemConfig::new(1, &[bytes]))
     }
 }

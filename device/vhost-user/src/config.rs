@@ -13,10 +13,9 @@ use niclab_spec::daemon::{DaemonConfig, DaemonNode};
 use thiserror::Error;
 
 use crate::shell::NodeInfo;
-use crate::shell::network::Network;
 use crate::shell::pages::{Pages, PagesError};
 use crate::shell::wait::Policy;
-use crate::shell::world::World;
+use crate::shell::world::cluster::Cluster;
 
 /// Longest time a control request may take, by which drivers know a dead device. Requests take microseconds; the rest is
 /// for a host that is out of processors.
@@ -49,7 +48,7 @@ pub enum ConfigError {
 ///
 /// # Errors
 /// [`ConfigError`] names what cannot be.
-pub fn build(config: &DaemonConfig, cores: usize) -> Result<(World, Vec<NodeInfo>), ConfigError> {
+pub fn build(config: &DaemonConfig, cores: usize) -> Result<(Cluster, Vec<NodeInfo>), ConfigError> {
     let nodes = u16::try_from(config.nodes.len()).ok().filter(|nodes| *nodes > 0);
     let nodes = nodes.ok_or(ConfigError::Nodes(config.nodes.len()))?;
     let profile = Arc::new(niclab_assembly::profile(&config.profile));
@@ -66,29 +65,28 @@ pub fn build(config: &DaemonConfig, cores: usize) -> Result<(World, Vec<NodeInfo
         let policy = Policy::choose(node.nic.wait, node.nic.poll_for_us, cores, config.nodes.len());
         infos.push(NodeInfo { name: node.name.clone(), config: device, policy });
     }
-    let mut world = World::new(cards, &profile, network(config, &profile)?, config.seed);
-    for (number, node) in config.nodes.iter().enumerate() {
-        world.set_device_faults(number, &node.device_faults);
+    let cluster = Cluster::new(cards, &profile, fabric(config, &profile)?, config.seed);
+    let mut world = cluster.world();
+    for (number, node) in (0..).zip(&config.nodes) {
+        world.set_device_faults(number.into(), &node.device_faults);
+        world.set_link_faults(number, &node.link.faults);
     }
     if config.lockstep {
         world.start_lockstep();
     }
-    Ok((world, infos))
+    drop(world);
+    Ok((cluster, infos))
 }
 
-/// The network of links and switch, with the faults that the configuration begins with.
-fn network(config: &DaemonConfig, profile: &Profile) -> Result<Network, ConfigError> {
+/// Links and switch.
+fn fabric(config: &DaemonConfig, profile: &Profile) -> Result<Fabric, ConfigError> {
     let fabric = Fabric::new(&FabricConfig {
         links: config.nodes.iter().map(|node| niclab_assembly::link(&node.link, config.framing)).collect(),
         forwarding: niclab_assembly::forwarding(config.forwarding),
         switch_fall_through: Span::from_ps(profile.network.switch_fall_through_ps),
         seed: config.seed,
     })?;
-    let mut network = Network::new(fabric.routed_by(niclab_assembly::routing(config.framing)));
-    for (number, node) in (0..).zip(&config.nodes) {
-        network.set_faults(number, &node.link.faults);
-    }
-    Ok(network)
+    Ok(fabric.routed_by(niclab_assembly::routing(config.framing)))
 }
 
 /// A node's model, and what its driver reads about it.
@@ -120,7 +118,7 @@ fn card(
         ..DeviceConfig::default()
     }
     .with_name(node.nic.model.name);
-    Ok((niclab_assembly::card(&node.nic, number, nodes, mtu_bytes, Arc::clone(profile))?, device))
+    Ok((niclab_assembly::card(&node.nic, number, nodes.into(), mtu_bytes, Arc::clone(profile))?, device))
 }
 
 /// An Ethernet address as the configuration space holds it: first byte lowest.
@@ -148,7 +146,7 @@ mod tests {
     #[test]
     fn drivers_read_what_the_cluster_file_says() {
         let (world, infos) = build(&config(), 2).unwrap();
-        assert_eq!((world.cards.len(), infos.len()), (2, 2));
+        assert_eq!((world.len(), infos.len()), (2, 2));
         let device = infos[1].config;
         assert_eq!((device.node, device.nodes, device.ports), (1, 2, 8));
         assert_eq!(device.mac.to_le_bytes()[..6], config().nodes[1].mac.0);

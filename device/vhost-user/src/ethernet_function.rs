@@ -4,7 +4,6 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::MutexGuard;
 use vhost::vhost_user::message::VhostUserProtocolFeatures;
 use vhost_user_backend::VhostUserBackend;
 use virtio_bindings::virtio_config::VIRTIO_F_VERSION_1;
@@ -51,12 +50,12 @@ impl EthernetFunction {
     /// The connection is gone, and with it the guest or its QEMU.
     pub fn on_disconnect(&self) {
         let mut world = self.shell.world();
-        world.ethernet.host_reset(self.node);
-        let doorbells = world.ethernet.doorbells(self.node);
-        if let Some(state) = world.ethernet.states.get_mut(self.node) {
+        world.common.ethernet.host_reset(self.node);
+        let doorbells = world.common.ethernet.doorbells(self.node);
+        if let Some(state) = world.common.ethernet.states.get_mut(self.node) {
             state.earlier_doorbells = doorbells;
         }
-        let old = world.ethernet.functions.get_mut(self.node).map(std::mem::take);
+        let old = world.common.ethernet.functions.get_mut(self.node).map(std::mem::take);
         drop(world);
         drop(old);
         self.shell.set_connected(self.node, |connected| connected.ethernet = false);
@@ -64,7 +63,7 @@ impl EthernetFunction {
 
     /// The front end did what it must not.
     pub fn violation(&self, name: &'static str) {
-        if let Some(state) = self.shell.world().ethernet.states.get_mut(self.node) {
+        if let Some(state) = self.shell.world().common.ethernet.states.get_mut(self.node) {
             violation(&mut state.violations, name);
         }
     }
@@ -78,7 +77,7 @@ impl EthernetFunction {
             // The connection ended while this thread was on its way here, and the queues with it.
             return;
         }
-        let functions = &mut world.ethernet.functions;
+        let functions = &mut world.common.ethernet.functions;
         if let Some(function) = functions.get_mut(self.node).filter(|function| function.vrings.is_empty()) {
             function.vrings = vrings.to_vec();
         }
@@ -91,7 +90,7 @@ impl EthernetFunction {
             let more = world.transmit(self.node);
             self.shell.did(&mut world);
             // To whoever waits for it: this thread would take it again before the other one has woken up.
-            MutexGuard::unlock_fair(world);
+            world.give_back();
             more
         })
     }
@@ -120,8 +119,8 @@ impl VhostUserBackend for EthernetFunction {
 
     fn acked_features(&self, features: u64) {
         let mut world = self.shell.world();
-        world.ethernet.host_reset(self.node);
-        if let Some(function) = world.ethernet.functions.get_mut(self.node) {
+        world.common.ethernet.host_reset(self.node);
+        if let Some(function) = world.common.ethernet.functions.get_mut(self.node) {
             function.negotiated = Negotiated::new(features);
         }
     }
@@ -136,11 +135,11 @@ impl VhostUserBackend for EthernetFunction {
     fn update_memory(&self, memory: GuestMemory) -> io::Result<()> {
         // The cluster function's BAR can be among the regions, by another way than its own connection: it is recognised
         // by its file all the same.
-        let bar = self.shell.world().cards.get(self.node).and_then(|card| card.pages.identity());
+        let bar = self.shell.world().nodes.card(self.node).and_then(|card| card.pages.identity());
         let memory = Arc::new(DmaMemory::guarded(&memory.memory(), bar, self.link.attention())?);
         self.link.set_memory(Arc::clone(&memory));
         let mut world = self.shell.world();
-        let function = world.ethernet.functions.get_mut(self.node);
+        let function = world.common.ethernet.functions.get_mut(self.node);
         let old = function.map(|function| std::mem::replace(&mut function.memory, memory));
         // Taking a large mapping apart takes milliseconds, which others need not wait for.
         drop(world);

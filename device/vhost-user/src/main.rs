@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Parser, Subcommand};
 use niclab_device::bench;
 use niclab_device::daemon::Daemon;
@@ -32,10 +33,24 @@ struct Arguments {
 enum Action {
     /// Measure this program's own code in process, without QEMU: messages, frames.
     Bench(BenchArguments),
+    /// Do a fixed amount of work in process, for tools that count instructions; prints how many units it did.
+    Work(WorkArguments),
     /// Say what sandbox the running kernel gives the daemon.
     Sandbox,
     /// Measure in process how long one guest's control requests wait while another guest attacks.
     Hostile(HostileArguments),
+}
+
+#[derive(Debug, clap::Args)]
+struct WorkArguments {
+    /// The kind of work.
+    #[arg(value_parser = PossibleValuesParser::new(bench::works().map(|work| {
+        PossibleValue::new(work.name).help(work.unit)
+    })))]
+    name: String,
+    /// Units of it.
+    #[arg(value_name = "UNITS")]
+    count: u64,
 }
 
 #[derive(Debug, clap::Args)]
@@ -68,6 +83,7 @@ fn main() -> ExitCode {
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info")).init();
     let result = match Arguments::parse() {
         Arguments { command: Some(Action::Bench(arguments)), .. } => bench(&arguments),
+        Arguments { command: Some(Action::Work(arguments)), .. } => work(&arguments),
         Arguments { command: Some(Action::Sandbox), .. } => {
             println!("{}", sandbox::enter(&[]));
             Ok(())
@@ -93,6 +109,13 @@ fn bench(arguments: &BenchArguments) -> anyhow::Result<()> {
         testpmd: arguments.testpmd.clone(),
     };
     print_report(&bench::run(&options)?, arguments.json)
+}
+
+fn work(arguments: &WorkArguments) -> anyhow::Result<()> {
+    log::set_max_level(log::LevelFilter::Warn);
+    let work = bench::works().find(|work| work.name == arguments.name).context("no such work")?;
+    println!("{}", (work.run)(arguments.count)?);
+    Ok(())
 }
 
 fn hostile(arguments: &HostileArguments) -> anyhow::Result<()> {

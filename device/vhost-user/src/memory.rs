@@ -153,7 +153,9 @@ impl DmaMemory {
     /// # Errors
     /// [`MemoryError`].
     pub fn load_bytes(&self, ranges: &[HostRange], bytes: &mut FrameBytes) -> Result<(), MemoryError> {
-        for place in self.slices(ranges)? {
+        let places = self.slices(ranges)?;
+        bytes.reserve_exact(places.iter().map(VolatileSlice::len).sum());
+        for place in places {
             if place.len() == size_of::<u64>()
                 && let Ok(word) = place.get_atomic_ref::<AtomicU64>(0)
             {
@@ -161,6 +163,7 @@ impl DmaMemory {
                 continue;
             }
             let have = bytes.len();
+            // More than there is already, where a guest's ranges are longer together than memory is.
             bytes.reserve(place.len());
             let guard = place.ptr_guard();
             // SAFETY: `guard` keeps `place.len()` bytes of mapped memory readable; `bytes` has reserved as many behind the
@@ -175,17 +178,83 @@ impl DmaMemory {
         Ok(())
     }
 
-    fn slices(&self, ranges: &[HostRange]) -> Result<SmallVec<[VolatileSlice<'_>; 2]>, MemoryError> {
-        let slice = |range: &HostRange| {
-            let outside = MemoryError::Outside { address: range.address, bytes: range.bytes };
-            self.slice(range.address, usize::try_from(range.bytes).map_err(|_| outside)?)
-        };
-        ranges.iter().map(slice).collect()
+    /// Whether all of the ranges are this guest's memory.
+    ///
+    /// # Errors
+    /// [`MemoryError`].
+    #[inline]
+    pub fn check(&self, ranges: &[HostRange]) -> Result<(), MemoryError> {
+        ranges.iter().try_for_each(|range| self.slice_of(range).map(drop))
     }
+
+    /// Copies a part of the bytes of `from` to the ranges `into` of another guest's memory, one behind the other, as far as
+    /// there is room: what [`DmaMemory::load_bytes`] and [`DmaMemory::store_bytes`] do, with one copy. Nothing is stored when any
+    /// range of either is refused.
+    ///
+    /// Both guests may store there meanwhile, and both may take their memory away: see [`vanishing`].
+    ///
+    /// # Errors
+    /// [`MemoryError`].
+    #[inline]
+    pub fn copy_bytes(
+        &self,
+        from: &[HostRange],
+        part: std::ops::Range<usize>,
+        to: &Self,
+        into: &[HostRange],
+    ) -> Result<(), MemoryError> {
+        self.check(from)?;
+        to.check(into)?;
+        let mut places = into.iter();
+        let mut room = None;
+        let (mut skip, mut left) = (part.start, part.len());
+        for range in from {
+            let source = self.slice_of(range)?;
+            let Ok(mut source) = source.offset(skip.min(source.len())) else { continue };
+            skip -= skip.min(range.bytes as usize);
+            while left > 0 && !source.is_empty() {
+                let place: VolatileSlice<'_> = match room.take() {
+                    Some(place) => place,
+                    None => match places.next() {
+                        Some(range) => to.slice_of(range)?,
+                        None => return Ok(()),
+                    },
+                };
+                let bytes = left.min(source.len()).min(place.len());
+                copy(&source, &place, bytes);
+                left -= bytes;
+                room = place.offset(bytes).ok().filter(|room| !room.is_empty());
+                let Ok(rest) = source.offset(bytes) else { break };
+                source = rest;
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn slice_of(&self, range: &HostRange) -> Result<VolatileSlice<'_>, MemoryError> {
+        let outside = MemoryError::Outside { address: range.address, bytes: range.bytes };
+        self.slice(range.address, usize::try_from(range.bytes).map_err(|_| outside)?)
+    }
+
+    fn slices(&self, ranges: &[HostRange]) -> Result<SmallVec<[VolatileSlice<'_>; 2]>, MemoryError> {
+        ranges.iter().map(|range| self.slice_of(range)).collect()
+    }
+}
+
+/// Copies as many bytes from one guest's memory to another's.
+#[inline]
+fn copy(from: &VolatileSlice<'_>, to: &VolatileSlice<'_>, bytes: usize) {
+    debug_assert!(bytes <= from.len() && bytes <= to.len());
+    let (source, destination) = (from.ptr_guard(), to.ptr_guard_mut());
+    // SAFETY: each guard keeps its slice's bytes mapped, which are `bytes` at the least, by the caller; `ptr::copy` allows that both
+    // are of one guest and overlap. What guests store meanwhile is copied or not, and every bit pattern is a byte.
+    unsafe { std::ptr::copy(source.as_ptr(), destination.as_ptr(), bytes.min(from.len()).min(to.len())) }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use vm_memory::{Bytes, GuestAddress};
 
     use super::*;
@@ -252,6 +321,70 @@ mod tests {
         loaded.clear();
         memory.load_bytes(&words, &mut loaded).unwrap();
         assert_eq!(loaded.as_slice(), b"\0\0\0\0\0byt\0\0\0byt\0\0");
+    }
+
+    proptest! {
+        /// Against the two copies that it stands for.
+        #[test]
+        fn a_copy_from_guest_to_guest_is_a_load_and_a_store(
+            from in prop::collection::vec((0..0x1f00_u64, 0..0x200_u64), 0..5),
+            into in prop::collection::vec((0..0x1f00_u64, 0..0x200_u64), 0..5),
+            first in 0..0x300_usize,
+            bytes in 0..0x500_usize,
+        ) {
+            // Some of it lies outside.
+            let ranges = |ranges: &[(u64, u64)], base: u64| -> Vec<HostRange> {
+                ranges.iter().map(|&(address, bytes)| HostRange { address: base + address, bytes }).collect()
+            };
+            let (from, into) = (ranges(&from, 0x1000), ranges(&into, 0x1080));
+            let (sender, lending) = memory();
+            let data: Vec<u8> = (0..0x2000_u32).map(|at| (at.wrapping_mul(0x9e37_79b9) >> 24) as u8).collect();
+            sender.write_slice(&data, GuestAddress(0x1000)).unwrap();
+            let [(one, copied), (two, stored)] = [memory(), memory()];
+            let have: usize = from.iter().map(|range| range.bytes as usize).sum();
+            let part = first.min(have)..(first + bytes).min(have);
+            let found = lending.copy_bytes(&from, part.clone(), &copied, &into);
+            let mut loaded = FrameBytes::new();
+            let expected = lending.load_bytes(&from, &mut loaded);
+            let expected = expected.and_then(|()| stored.store_bytes(&loaded[part], &into));
+            prop_assert_eq!(found, expected);
+            let all = |table: &GuestMemoryMmap| {
+                let mut all = vec![0; 0x2000];
+                table.read_slice(&mut all, GuestAddress(0x1000)).unwrap();
+                all
+            };
+            prop_assert!(all(&one) == all(&two));
+        }
+    }
+
+    /// Memory that goes away under a copy, at either end: zeros come from it, or what was stored is lost with it.
+    #[test]
+    fn either_end_of_a_copy_may_vanish() {
+        let guest = || {
+            let file = std::fs::File::from(
+                nix::sys::memfd::memfd_create(c"test", nix::sys::memfd::MFdFlags::MFD_CLOEXEC).unwrap(),
+            );
+            file.set_len(0x4000).unwrap();
+            let place = vm_memory::FileOffset::new(file.try_clone().unwrap(), 0);
+            let table =
+                GuestMemoryMmap::from_ranges_with_files([(GuestAddress(0), 0x4000, Some(place))]).unwrap();
+            let attention = Arc::new(crate::attention::Attention::new().unwrap());
+            (file, DmaMemory::guarded(&table, None, &attention).unwrap(), attention)
+        };
+        let all = [HostRange { address: 0, bytes: 0x4000 }];
+        for sender_vanishes in [true, false] {
+            let ((from_file, from, from_attention), (to_file, to, to_attention)) = (guest(), guest());
+            from.store_bytes(&[7; 0x4000], &all).unwrap();
+            let gone = if sender_vanishes { from_file } else { to_file };
+            gone.set_len(0x1000).unwrap();
+            from.copy_bytes(&all, 0..0x4000, &to, &all).unwrap();
+            assert_eq!(from_attention.has_lost_memory(), sender_vanishes);
+            assert_eq!(to_attention.has_lost_memory(), !sender_vanishes);
+            let mut found = FrameBytes::new();
+            to.load_bytes(&all, &mut found).unwrap();
+            assert!(found.iter().all(|byte| [0, 7].contains(byte)));
+            assert_eq!(found[0x3fff], if sender_vanishes { 0 } else { 7 }, "the copy went on to its end");
+        }
     }
 
     #[test]

@@ -209,7 +209,7 @@ pub fn answer_by(shell: &Shell, heart: &Heart, request: &Request) -> Answer {
         }
         Request::DeviceFaults { node } => heart.world(shell).map(|world| match number_of(shell, node) {
             Ok(number) => {
-                let of_card = world.cards.get(number).map(|card| card.device_faults.clone());
+                let of_card = world.nodes.card(number).map(|card| card.device_faults.clone());
                 Answer::DeviceFaults(of_card.unwrap_or_default())
             }
             Err(message) => Answer::Error { message },
@@ -244,7 +244,7 @@ fn change_faults(
     let mut world = heart.world(shell)?;
     let apply = || {
         let number = number_of(shell, node)?;
-        let faults = change(world.network.faults().get(number).unwrap_or(&Faults::default()));
+        let faults = change(world.common.network.faults().get(number).unwrap_or(&Faults::default()));
         faults.check().map_err(|error| error.to_string())?;
         shell.set_faults(&mut world, number as u16, &faults);
         Ok(link_states(shell, &world))
@@ -252,12 +252,17 @@ fn change_faults(
     Ok(apply())
 }
 
-fn link_states(shell: &Shell, world: &World) -> LinkStates {
-    let nodes = (0..).zip(shell.nodes()).zip(world.network.faults());
+fn link_states(shell: &Shell, world: &World<'_>) -> LinkStates {
+    let nodes = (0..).zip(shell.nodes()).zip(world.common.network.faults());
     let state = |((number, info), faults): ((u16, &crate::shell::NodeInfo), &Faults)| LinkState {
         name: info.name.clone(),
         faults: *faults,
-        link_events: world.network.fabric().counters(number).map(link_events).unwrap_or_default(),
+        link_events: world
+            .nodes
+            .get(number.into())
+            .map(|node| node.port.counters())
+            .map(link_events)
+            .unwrap_or_default(),
     };
     LinkStates { version: STATS_VERSION, nodes: nodes.map(state).collect() }
 }
@@ -318,12 +323,12 @@ fn load(
     Ok(Ok(Answer::Loaded { model_time_ps: took.as_ps() }))
 }
 
-fn stats(shell: &Shell, world: &World) -> DaemonStats {
+fn stats(shell: &Shell, world: &World<'_>) -> DaemonStats {
     let nodes = shell.nodes().iter().enumerate();
     let nodes: Vec<NodeFigures> =
         nodes.map(|(number, info)| node_figures(world, number, &info.name)).collect();
     let mut latency = Histogram::default();
-    for card in &world.cards {
+    for (_, card) in world.nodes.cards() {
         latency.merge(card.nic.ledger().latency());
     }
     let why_estimate = why_estimate(&nodes);
@@ -338,16 +343,16 @@ fn stats(shell: &Shell, world: &World) -> DaemonStats {
             ..ModelFigures::default()
         },
         nodes,
-        fabric: fabric(world.network.fabric()),
+        fabric: fabric(world.nodes.iter().map(|(_, node)| &node.port)),
     }
 }
 
-fn node_figures(world: &World, number: usize, name: &str) -> NodeFigures {
-    let mut figures = world.cards.get(number).map(card_figures).unwrap_or_default();
+fn node_figures(world: &World<'_>, number: usize, name: &str) -> NodeFigures {
+    let mut figures = world.nodes.card(number).map(card_figures).unwrap_or_default();
     figures.name = name.to_owned();
-    figures.model_time_ps = world.buses.get(number).map_or(0, |bus| bus.clock().as_ps());
-    figures.doorbells += world.ethernet.doorbells(number);
-    if let Some(state) = world.ethernet.states.get(number) {
+    figures.model_time_ps = world.nodes.bus(number).map_or(0, |bus| bus.clock().as_ps());
+    figures.doorbells += world.common.ethernet.doorbells(number);
+    if let Some(state) = world.common.ethernet.states.get(number) {
         figures.ethernet = traffic(&state.traffic);
         figures.ethernet_ledger = entries(state.nic.ledger());
         figures.ethernet_model_latency = histogram(state.nic.ledger().latency());
@@ -357,7 +362,7 @@ fn node_figures(world: &World, number: usize, name: &str) -> NodeFigures {
         ]));
         figures.violations.append(&mut named(state.violations.iter().map(|(name, count)| (*name, *count))));
     }
-    if let Some(counters) = world.network.fabric().counters(number as u16) {
+    if let Some(counters) = world.nodes.get(number).map(|node| node.port.counters()) {
         figures.link_events = link_events(counters);
     }
     figures
@@ -419,7 +424,7 @@ const fn traffic(traffic: &Traffic) -> TrafficStats {
     }
 }
 
-fn health(shell: &Shell, world: &World) -> DaemonHealth {
+fn health(shell: &Shell, world: &World<'_>) -> DaemonHealth {
     // Whoever changes both takes the world first, too.
     let connected = shell.connected();
     let nodes = shell.nodes().iter().zip(connected).enumerate();
@@ -427,7 +432,7 @@ fn health(shell: &Shell, world: &World) -> DaemonHealth {
         name: info.name.clone(),
         cluster_connected: connected.cluster,
         ethernet_connected: connected.ethernet,
-        cluster_driver_ok: world.cards.get(number).is_some_and(|card| card.is_running),
+        cluster_driver_ok: world.nodes.card(number).is_some_and(|card| card.is_running),
         ethernet_driver_ok: is_ethernet_running(world, number),
         bar_mapped: connected.bar,
     };
@@ -435,8 +440,8 @@ fn health(shell: &Shell, world: &World) -> DaemonHealth {
 }
 
 /// Whether the driver of a node's Ethernet function has said DRIVER_OK: the front end starts the queues then.
-pub fn is_ethernet_running(world: &World, number: usize) -> bool {
-    world.ethernet.functions.get(number).is_some_and(|function| {
+pub fn is_ethernet_running(world: &World<'_>, number: usize) -> bool {
+    world.common.ethernet.functions.get(number).is_some_and(|function| {
         !function.vrings.is_empty() && function.vrings.iter().all(|vring| vring.get_ref().get_queue().ready())
     })
 }

@@ -4,14 +4,14 @@ use std::{fs, path::Path};
 
 use niclab_agent::Health;
 
+/// The virtio device identity of the cluster function, as sysfs shows it.
+const CLUSTER_FUNCTION: &str = "0x0026";
+
 /// Reads the NIC's state below `sys` (`/sys`).
 pub fn read(sys: &Path) -> Health {
     let device = sys.join("class/niclab/niclab0");
     Health {
-        // A bound device is a link named after it, as in `virtio2`.
-        driver_bound: any_entry(&sys.join("bus/virtio/drivers/niclab"), |entry| {
-            entry.file_name().is_some_and(|name| name.to_string_lossy().starts_with("virtio"))
-        }),
+        driver: driver(&sys.join("bus/virtio/devices")),
         bar_ready: number(&device.join("healthy")) == Some(1),
         link_up: any_entry(&sys.join("class/net"), |interface| {
             let driver = fs::read_link(interface.join("device/driver")).unwrap_or_default();
@@ -19,6 +19,16 @@ pub fn read(sys: &Path) -> Health {
         }),
         interrupts: number(&device.join("interrupts")),
     }
+}
+
+/// The driver of the cluster function among these devices: the name of what its link `driver` leads to.
+fn driver(devices: &Path) -> Option<String> {
+    let is_ours = |device: &Path| {
+        fs::read_to_string(device.join("device")).is_ok_and(|id| id.trim() == CLUSTER_FUNCTION)
+    };
+    let mut devices = fs::read_dir(devices).ok()?.flatten().map(|entry| entry.path());
+    let link = fs::read_link(devices.find(|device| is_ours(device))?.join("driver")).ok()?;
+    Some(link.file_name()?.to_string_lossy().into_owned())
 }
 
 fn any_entry(folder: &Path, wanted: impl Fn(&Path) -> bool) -> bool {
@@ -47,10 +57,13 @@ mod tests {
         let sys = folder.path();
         assert_eq!(read(sys), Health::default());
 
-        write(sys, "bus/virtio/drivers/niclab/module", "");
-        assert!(!read(sys).driver_bound, "a driver without a device");
-        write(sys, "bus/virtio/drivers/niclab/virtio2", "");
-        assert!(read(sys).driver_bound);
+        let devices = sys.join("bus/virtio/devices");
+        write(sys, "bus/virtio/devices/virtio1/device", "0x0001\n");
+        symlink("../../drivers/virtio_net", devices.join("virtio1/driver")).unwrap();
+        write(sys, "bus/virtio/devices/virtio2/device", "0x0026\n");
+        assert_eq!(read(sys).driver, None, "another device's driver");
+        symlink("../../drivers/my_own", devices.join("virtio2/driver")).unwrap();
+        assert_eq!(read(sys).driver.as_deref(), Some("my_own"));
 
         write(sys, "class/niclab/niclab0/healthy", "0\n");
         assert!(!read(sys).bar_ready);

@@ -159,12 +159,15 @@ impl fmt::Display for ExitStatus {
     }
 }
 
+/// The name of niclab's own driver, which says more of itself than others.
+const OWN_DRIVER: &str = "niclab";
+
 /// What the guest sees of its NIC.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Health {
-    /// The niclab driver holds the cluster function.
-    pub driver_bound: bool,
-    /// The driver found the magic word in the BAR.
+    /// The driver that holds the cluster function.
+    pub driver: Option<String>,
+    /// niclab's driver found the magic word in the BAR. Another driver does not say.
     pub bar_ready: bool,
     /// The Ethernet function has carrier.
     pub link_up: bool,
@@ -175,21 +178,25 @@ pub struct Health {
 impl Health {
     /// Whether the node can be used.
     #[must_use]
-    pub const fn is_healthy(&self) -> bool {
-        self.driver_bound && self.bar_ready && self.link_up
+    pub fn is_healthy(&self) -> bool {
+        let is_driven = match self.driver.as_deref() {
+            None => false,
+            Some(OWN_DRIVER) => self.bar_ready,
+            Some(_) => true,
+        };
+        is_driven && self.link_up
     }
 }
 
 impl fmt::Display for Health {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let word = |yes, no: &'static str, good: &'static str| if yes { good } else { no };
-        write!(
-            f,
-            "{}, {}, {}",
-            word(self.driver_bound, "driver not bound", "driver bound"),
-            word(self.bar_ready, "BAR magic not seen", "BAR magic seen"),
-            word(self.link_up, "link down", "link up"),
-        )
+        match self.driver.as_deref() {
+            None => write!(f, "no driver bound")?,
+            Some(OWN_DRIVER) if self.bar_ready => write!(f, "driver bound, BAR magic seen")?,
+            Some(OWN_DRIVER) => write!(f, "driver bound, BAR magic not seen")?,
+            Some(other) => write!(f, "driver {other} bound")?,
+        }
+        write!(f, ", link {}", if self.link_up { "up" } else { "down" })
     }
 }
 
@@ -399,9 +406,9 @@ mod tests {
             any::<i32>().prop_map(|signal| ToHost::Exit(ExitStatus::Signal(signal))),
             any::<u32>().prop_map(ToHost::Credit),
             Just(ToHost::Joined),
-            (any::<[bool; 3]>(), any::<Option<u64>>()).prop_map(
-                |([driver_bound, bar_ready, link_up], interrupts)| {
-                    ToHost::Health(Health { driver_bound, bar_ready, link_up, interrupts })
+            (any::<Option<String>>(), any::<[bool; 2]>(), any::<Option<u64>>()).prop_map(
+                |(driver, [bar_ready, link_up], interrupts)| {
+                    ToHost::Health(Health { driver, bar_ready, link_up, interrupts })
                 }
             ),
         ]

@@ -33,24 +33,23 @@ impl Plan {
         let mut draft = Draft { workload, flows: Vec::new(), routes: BTreeMap::new() };
         draft.connect_all();
         let Draft { flows, routes, .. } = draft;
-        let nodes = workload.nodes();
-        let mut flows_of = vec![Vec::new(); usize::from(nodes)];
+        let mut flows_of = vec![Vec::new(); workload.ports.len()];
         for (id, flow) in (0..).zip(&flows) {
             let own = flows_of.get_mut(usize::from(flow.from.node));
             own.into_iter().for_each(|own: &mut Vec<FlowId>| own.push(id));
         }
         let scripts = |is_warmup: bool| {
-            let of_nodes = (0..nodes).zip(&flows_of);
+            let of_nodes = workload.ranks().zip(&flows_of);
             of_nodes.map(|(node, own)| script(workload, &routes, node, own, is_warmup)).collect()
         };
         let (warmup, measured) = (scripts(true), scripts(false));
         let flows: Vec<Flow> = flows.iter().map(|flow| numbered(flow, &workload.ports)).collect();
-        let mut ports = port_plans(&flows, usize::from(nodes));
+        let mut ports = port_plans(&flows, workload.ports.len());
         if workload.pattern == Pattern::Reduce {
-            ports.iter_mut().flatten().for_each(|port| port.group = (0..nodes).collect());
+            ports.iter_mut().flatten().for_each(|port| port.group = workload.ranks().collect());
         }
         if let Pattern::Echo(peripherals) = &workload.pattern {
-            for (node, own) in (0..nodes).zip(&mut ports) {
+            for (node, own) in workload.ranks().zip(&mut ports) {
                 let sends = own.iter_mut().flat_map(|port| &mut port.sends);
                 sends.for_each(|(_, target)| *target = echoing(peripherals, node).unwrap_or(*target));
             }
@@ -103,10 +102,13 @@ impl Draft<'_> {
         let nodes = workload.nodes();
         match &workload.pattern {
             Pattern::PingPong | Pattern::Stream => {
-                self.connect((0..nodes / 2).map(|pair| (2 * pair, 2 * pair + 1)));
+                self.connect((0..nodes / 2).map(|pair| ((2 * pair) as u16, (2 * pair + 1) as u16)));
             }
             Pattern::AllToAll => {
-                self.connect((0..nodes).flat_map(|a| (a + 1..nodes).map(move |b| (a, b))));
+                let ranks = workload.ranks();
+                self.connect(
+                    ranks.clone().flat_map(|a| ranks.clone().skip(usize::from(a) + 1).map(move |b| (a, b))),
+                );
             }
             Pattern::NeighbourExchange(partners) => self.connect(ring(nodes, *partners)),
             Pattern::Random(partners) => {
@@ -116,29 +118,29 @@ impl Draft<'_> {
             }
             Pattern::Incast(receiver) => self.gather(*receiver),
             Pattern::Reduce => {
-                let own = (0..nodes).map(|node| End { node, port: 0 });
+                let own = workload.ranks().map(|node| End { node, port: 0 });
                 self.flows.extend(own.map(|end| Flow { from: end, to: end }));
             }
             Pattern::Echo(peripherals) => {
-                let senders = (0..nodes).filter(|node| echoing(peripherals, *node).is_some());
+                let senders = workload.ranks().filter(|node| echoing(peripherals, *node).is_some());
                 let own = senders.map(|node| End { node, port: 0 });
                 self.flows.extend(own.map(|end| Flow { from: end, to: end }));
             }
             Pattern::Replay(messages) => {
                 let mut seen = BTreeSet::new();
-                let mut routes = vec![Vec::new(); usize::from(nodes)];
+                let mut routes = vec![Vec::new(); workload.ports.len()];
                 for route in messages.iter().map(|message| message.route).filter(|route| seen.insert(*route))
                 {
                     routes.get_mut(usize::from(route.node)).into_iter().for_each(|own| own.push(route));
                 }
-                (0..nodes).zip(routes).for_each(|(node, routes)| self.route(node, &routes));
+                workload.ranks().zip(routes).for_each(|(node, routes)| self.route(node, &routes));
             }
         }
     }
 
     /// A port at each end of every pair, and a flow in each direction.
     fn connect(&mut self, pairs: impl IntoIterator<Item = (u16, u16)>) {
-        let mut used = vec![0; usize::from(self.workload.nodes())];
+        let mut used = vec![0; self.workload.ports.len()];
         let mut next_port = |node: u16| {
             let port = used[usize::from(node)];
             used[usize::from(node)] += 1;
@@ -152,7 +154,7 @@ impl Draft<'_> {
 
     /// Every node sends to one, whose ports share the senders evenly.
     fn gather(&mut self, receiver: u16) {
-        let senders = (0..self.workload.nodes()).filter(|&node| node != receiver);
+        let senders = self.workload.ranks().filter(|&node| node != receiver);
         for (number, node) in (0..).zip(senders) {
             let to = End { node: receiver, port: number % Workload::MAX_PORTS as u16 };
             self.flows.push(Flow { from: End { node, port: 0 }, to });
@@ -221,8 +223,8 @@ fn script(
 
 /// The peripheral that a node's messages go to: the next other node's on a ring that has one.
 fn echoing(peripherals: &[Option<u16>], node: u16) -> Option<End> {
-    let nodes = peripherals.len() as u16;
-    let others = (1..nodes).map(|distance| (node + distance) % nodes);
+    let nodes = peripherals.len() as u32;
+    let others = (1..nodes).map(|distance| ((u32::from(node) + distance) % nodes) as u16);
     others.into_iter().find_map(|node| Some(End { node, port: (*peripherals.get(usize::from(node))?)? }))
 }
 
@@ -264,22 +266,22 @@ fn port_plans(flows: &[Flow], nodes: usize) -> Vec<Vec<PortPlan>> {
 
 /// The pairs of a ring on which each node has `neighbours`: the closest first. An odd number needs an even ring, whose
 /// last pairs are those of opposite nodes.
-fn ring(nodes: u16, neighbours: u32) -> Vec<(u16, u16)> {
+fn ring(nodes: u32, neighbours: u32) -> Vec<(u16, u16)> {
     let mut pairs = Vec::new();
-    for distance in 1..=(neighbours / 2) as u16 {
+    for distance in 1..=neighbours / 2 {
         // Opposite nodes would be paired twice.
         let count = if 2 * distance == nodes { nodes / 2 } else { nodes };
-        pairs.extend((0..count).map(|a| (a, (a + distance) % nodes)));
+        pairs.extend((0..count).map(|a| (a as u16, ((a + distance) % nodes) as u16)));
     }
     if neighbours % 2 == 1 {
-        pairs.extend((0..nodes / 2).map(|a| (a, a + nodes / 2)));
+        pairs.extend((0..nodes / 2).map(|a| (a as u16, (a + nodes / 2) as u16)));
     }
     pairs
 }
 
 /// The ranks in random order (Fisher and Yates).
-fn shuffled(nodes: u16, random: &mut Random) -> Vec<u16> {
-    let mut ranks: Vec<u16> = (0..nodes).collect();
+fn shuffled(nodes: u32, random: &mut Random) -> Vec<u16> {
+    let mut ranks: Vec<u16> = (0..nodes).map(|rank| rank as u16).collect();
     for last in (1..ranks.len()).rev() {
         ranks.swap(last, random.below(last as u32 + 1) as usize);
     }
@@ -294,13 +296,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_node_of_a_ring_has_as_many_partners_as_it_shall(nodes in 2..40_u16, neighbours in 1..9_u32) {
-            prop_assume!(neighbours < u32::from(nodes));
+        fn every_node_of_a_ring_has_as_many_partners_as_it_shall(nodes in 2..40_u32, neighbours in 1..9_u32) {
+            prop_assume!(neighbours < nodes);
             prop_assume!(neighbours % 2 == 0 || nodes % 2 == 0);
             let pairs = ring(nodes, neighbours);
             let distinct: BTreeSet<_> = pairs.iter().map(|&(a, b)| (a.min(b), a.max(b))).collect();
             prop_assert_eq!(distinct.len(), pairs.len(), "no pair twice");
-            for node in 0..nodes {
+            for node in 0..nodes as u16 {
                 let degree = pairs.iter().filter(|&&(a, b)| a == node || b == node).count();
                 prop_assert_eq!(degree, neighbours as usize);
             }
@@ -380,6 +382,17 @@ mod tests {
         }
         let one = Workload { ports: vec![vec![0]; 4], ..workload(Pattern::AllToAll) };
         assert!(one.check().is_err(), "a port for each partner");
+    }
+
+    #[test]
+    fn the_last_of_65_536_nodes_has_partners_as_all_others() {
+        let ports = vec![vec![0, 1]; 1 << 16];
+        let plan = Plan::new(&Workload { ports, ..workload(Pattern::NeighbourExchange(2)) });
+        assert_eq!((plan.ports.len(), plan.measured.len(), plan.flows.len()), (65_536, 65_536, 2 * 65_536));
+        let last = plan.ports.last().unwrap();
+        let partners: BTreeSet<u16> =
+            last.iter().flat_map(|port| &port.partners).map(|(_, end)| end.node).collect();
+        assert_eq!(partners, [0, 65_534].into());
     }
 
     #[test]

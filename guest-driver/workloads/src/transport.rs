@@ -60,9 +60,9 @@ pub trait Listener {
 }
 
 /// How the messages of a workload are sent and received over one open port of one kind of NIC.
-pub trait Transport {
+pub trait Transport: Send {
     /// What stands in the port's receive queue.
-    type Records: Kind;
+    type Records: Kind + Send;
 
     /// Whether a device writes records whole; otherwise it leaves words out that come before their content.
     const HAS_WHOLE_RECORDS: bool;

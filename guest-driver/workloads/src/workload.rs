@@ -126,8 +126,13 @@ impl Workload {
 
     /// How many nodes take part.
     #[must_use]
-    pub fn nodes(&self) -> u16 {
-        self.ports.len() as u16
+    pub fn nodes(&self) -> u32 {
+        self.ports.len() as u32
+    }
+
+    /// Their ranks.
+    pub fn ranks(&self) -> impl Iterator<Item = u16> + Clone + use<> {
+        (0..self.nodes()).map(|rank| rank as u16)
     }
 
     /// What every port is opened with, where the NIC has lists; no port has more than so many flows at its end.
@@ -204,7 +209,8 @@ impl Workload {
 
     fn check_recorded(&self, message: &Recorded) -> Result<(), String> {
         let Route { node, port, to, to_port } = message.route;
-        let is_end = |node: u16, port: u16| node < self.nodes() && u32::from(port) < Self::MAX_PORTS;
+        let is_end =
+            |node: u16, port: u16| u32::from(node) < self.nodes() && u32::from(port) < Self::MAX_PORTS;
         if !is_end(node, port) || !is_end(to, to_port) {
             return Err(format!("{message:?} is not between ports of these nodes"));
         }

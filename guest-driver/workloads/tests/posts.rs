@@ -223,7 +223,7 @@ fn perform(workload: &Workload, network: Network) -> (Vec<u64>, u64, Option<Stri
     let plan = Plan::new(workload);
     let mut verifier = Verifier::new(plan.flows.clone(), workload.promise);
     let mut nodes: Vec<(Node, Program<PostTransport>)> = Vec::new();
-    for rank in 0..workload.nodes() {
+    for rank in workload.ranks() {
         let (mut node, mut program) = (Node::new(rank), Program::default());
         for port in &plan.ports[usize::from(rank)] {
             let transport = PostTransport::new(rank, port, workload.post_terms());

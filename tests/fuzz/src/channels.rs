@@ -59,7 +59,7 @@ impl Programs {
         slot.iter_mut().skip(end).zip(word.to_le_bytes()).for_each(|(place, byte)| *place = byte);
         let place = u64::from(slot_of(sequence)) * u64::from(SLOT_BYTES);
         self.scene.write_bar(node, |pages| pages.requester_page(0), place, &slot);
-        self.scene.world.serve_pages(node);
+        self.scene.world().serve_pages(node);
     }
 
     fn send(&mut self, from: usize, node: u16, bytes: u32) {
@@ -69,14 +69,14 @@ impl Programs {
 
     fn ask(&mut self, request: &[u8]) {
         self.scene.ask(request);
-        self.scene.world.pass_time();
+        self.scene.world().pass_time();
     }
 
     /// Two nodes that had no part in it still pass a message of several frames.
     fn check_bystanders(&mut self) {
         self.send(2, 3, 4_000);
         for _ in 0..64 {
-            self.scene.world.pass_time();
+            self.scene.world().pass_time();
         }
         let status = |slice: u64| {
             let place = SLICES + slice * SLICE_BYTES + SLICE_STATUS_WORD as u64 * 8;
@@ -120,7 +120,7 @@ fn commands(data: &[u8]) -> Programs {
             programs.scene.write_bar(0, |pages| pages.completer_page(0), 0, released);
         }
         if last & 8 == 0 {
-            programs.scene.world.pass_time();
+            programs.scene.world().pass_time();
         }
     }
     programs
@@ -254,7 +254,8 @@ mod tests {
 
     /// What the card that is attacked has counted by this name.
     fn count(programs: &Programs, name: &str) -> u64 {
-        let counters = programs.scene.world.cards.first().map(|card| card.nic.counters()).unwrap_or_default();
+        let counters =
+            programs.scene.world().nodes.card(0).map(|card| card.nic.counters()).unwrap_or_default();
         counters.iter().find(|(known, _)| *known == name).map_or(u64::MAX, |(_, count)| *count)
     }
 
@@ -262,7 +263,7 @@ mod tests {
     fn sound_inputs_do_something() {
         for input in frame_seeds() {
             let programs = frames(&input);
-            let cards = programs.scene.world.cards.first().map(|card| card.statistics());
+            let cards = programs.scene.world().nodes.card(0).map(|card| card.statistics());
             assert_eq!((count(&programs, "memory_received"), count(&programs, "bad_memory")), (1, 0));
             // Its own, node 1's, and the one in three fragments.
             assert!(cards.is_some_and(|card| card.packets_received >= 2), "{cards:?}");
@@ -275,7 +276,7 @@ mod tests {
         }
         for input in control_seeds() {
             let programs = control(&input);
-            let refused = programs.scene.world.cards.first().map(|card| card.statistics().control_refused);
+            let refused = programs.scene.world().nodes.card(0).map(|card| card.statistics().control_refused);
             // There is payload in the region before.
             assert_eq!(refused, Some(1));
         }

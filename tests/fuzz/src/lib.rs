@@ -79,13 +79,13 @@ pub fn fuzz_ring(data: &[u8]) {
     let mut scene = Scene::new();
     scene.write(scene::RINGS, data);
     for _ in 0..4 {
-        scene.world.serve_control(0);
-        if let Some(card) = scene.world.cards.get_mut(0) {
+        scene.world().serve_control(0);
+        if let Some(card) = scene.world().nodes.card_mut(0) {
             card.raise(1, 0);
         }
-        scene.world.serve_events(0);
-        scene.world.transmit(0);
-        scene.world.refill(0);
+        scene.world().serve_events(0);
+        scene.world().transmit(0);
+        scene.world().refill(0);
         // A frame of somebody else's into the broken receive queue.
         scene.transmit(1, &[0; 12], &[0xff; 60]);
         // And the rings once more, moved: indices that change under the device's eyes.
@@ -101,10 +101,10 @@ pub fn fuzz_chains(data: &[u8]) {
     for shift in [0, 2, 4, 6] {
         scene.write(scene::RINGS + shift, data);
         for queue in DescriptorQueue::ALL {
-            scene.world.serve_descriptors(0, queue);
+            scene.world().serve_descriptors(0, queue);
         }
     }
-    scene.world.host_reset(0);
+    scene.world().host_reset(0);
     scene.check_bystanders();
 }
 
@@ -117,10 +117,10 @@ pub fn fuzz_descriptors(data: &[u8]) {
     for shift in [0, 0, 8, 16, 4] {
         scene.write(DATA + shift, data);
         for queue in DescriptorQueue::ALL {
-            scene.world.serve_descriptors(0, queue);
+            scene.world().serve_descriptors(0, queue);
         }
     }
-    scene.world.host_reset(0);
+    scene.world().host_reset(0);
     scene.check_bystanders();
 }
 
@@ -151,7 +151,7 @@ pub fn fuzz_launch(data: &[u8]) {
         if last & 2 == 0 {
             scene.write_bar(0, |pages| pages.completer_page(port), 0, slot.get(..16).unwrap_or(slot));
         }
-        scene.world.serve_pages(0);
+        scene.world().serve_pages(0);
     }
     scene.check_bystanders();
 }
@@ -175,7 +175,7 @@ pub fn fuzz_frame(data: &[u8]) {
         scene.transmit(0, header, &[&addressed[..], frame].concat());
     }
     scene.offer(QUEUE_EVENT, &[Piece { address: DATA, bytes: 16, writable: true }]);
-    scene.world.serve_events(0);
-    scene.world.pass_time();
+    scene.world().serve_events(0);
+    scene.world().pass_time();
     scene.check_bystanders();
 }

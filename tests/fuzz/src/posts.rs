@@ -108,7 +108,7 @@ impl Programs {
         slot.iter_mut().skip(end).zip(word.to_le_bytes()).for_each(|(place, byte)| *place = byte);
         let place = u64::from(slot_of(sequence)) * u64::from(SLOT_BYTES);
         self.scene.write_bar(node, |pages| pages.requester_page(0), place, &slot);
-        self.scene.world.serve_pages(node);
+        self.scene.world().serve_pages(node);
     }
 
     fn region(&self, node: usize) -> u64 {
@@ -131,7 +131,7 @@ impl Programs {
         (0..4).for_each(|place| self.receive(3, place));
         self.send(2, 3, BYTES);
         for _ in 0..64 {
-            self.scene.world.pass_time();
+            self.scene.world().pass_time();
         }
         let came = (0..64).any(|place| {
             let event = self.scene.read(3, SLICES + place * SLICE_BYTES, PostEvent::BYTES);
@@ -169,7 +169,7 @@ fn commands(data: &[u8]) -> Programs {
             let released = slot.get(..16).unwrap_or(slot);
             programs.scene.write_bar(0, |pages| pages.completer_page(0), 0, released);
         }
-        programs.scene.world.pass_time();
+        programs.scene.world().pass_time();
     }
     programs
 }
@@ -189,7 +189,7 @@ fn control(data: &[u8]) -> Programs {
         programs.send(0, 1, 1_500);
         let scene = &mut programs.scene;
         scene.ask(request);
-        scene.world.pass_time();
+        scene.world().pass_time();
     }
     programs
 }
@@ -370,7 +370,8 @@ mod tests {
 
     /// What the card that is attacked has counted by this name.
     fn count(programs: &Programs, name: &str) -> u64 {
-        let counters = programs.scene.world.cards.first().map(|card| card.nic.counters()).unwrap_or_default();
+        let counters =
+            programs.scene.world().nodes.card(0).map(|card| card.nic.counters()).unwrap_or_default();
         counters.iter().find(|(known, _)| *known == name).map_or(u64::MAX, |(_, count)| *count)
     }
 
@@ -392,7 +393,7 @@ mod tests {
         }
         for input in control_seeds() {
             let programs = control(&input);
-            let refused = programs.scene.world.cards.first().map(|card| card.statistics().control_refused);
+            let refused = programs.scene.world().nodes.card(0).map(|card| card.statistics().control_refused);
             // Regions are whole, so that none is extended; and not every assembly has rules, or groups.
             assert!(refused.is_some_and(|refused| refused <= 12), "{refused:?}");
         }

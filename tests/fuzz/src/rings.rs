@@ -55,7 +55,7 @@ impl Drivers {
         let (address, words) = descriptor(0, place, frame.len() as u64, RING_FIRST | RING_LAST);
         self.scene.write_to(from, buffer(0, place), &frame);
         self.scene.write_to(from, address, &words);
-        self.scene.world.serve_descriptors(from, DescriptorQueue::Transmit);
+        self.scene.world().serve_descriptors(from, DescriptorQueue::Transmit);
     }
 
     /// Whether a whole frame of so many bytes behind its head has come to a node.
@@ -74,7 +74,7 @@ impl Drivers {
     fn check_bystanders(&mut self) {
         self.send(2, 3, BYTES);
         for _ in 0..64 {
-            self.scene.world.pass_time();
+            self.scene.world().pass_time();
         }
         assert!(self.has_come(3, BYTES), "the bystanders' frame did not arrive");
     }
@@ -116,11 +116,11 @@ pub fn fuzz_ring_memory(data: &[u8]) {
         drivers.scene.write(RINGS + shift, data);
         drivers.send(1, 0, BYTES);
         for queue in DescriptorQueue::ALL {
-            drivers.scene.world.serve_descriptors(0, queue);
+            drivers.scene.world().serve_descriptors(0, queue);
         }
-        drivers.scene.world.pass_time();
+        drivers.scene.world().pass_time();
     }
-    drivers.scene.world.host_reset(0);
+    drivers.scene.world().host_reset(0);
     drivers.check_bystanders();
 }
 
@@ -137,7 +137,7 @@ pub fn fuzz_ring_control(data: &[u8]) {
         drivers.send(0, 1, BYTES);
         drivers.send(1, 0, BYTES);
         drivers.scene.ask(request);
-        drivers.scene.world.pass_time();
+        drivers.scene.world().pass_time();
     }
     // Without rings the bystanders' drivers send nothing.
     if !is_cpu_driven {
@@ -221,7 +221,7 @@ mod tests {
     fn sound_inputs_do_what_they_say() {
         let mut drivers = Drivers::of("");
         drivers.send(2, 3, BYTES);
-        (0..8).for_each(|_| drivers.scene.world.pass_time());
+        (0..8).for_each(|_| drivers.scene.world().pass_time());
         assert!(drivers.has_come(3, BYTES) && !drivers.has_come(3, BYTES + 1));
     }
 }

@@ -11,8 +11,10 @@ use niclab_device::config;
 use niclab_device::ethernet::{Negotiated, QUEUE_RECEIVE, QUEUE_TRANSMIT};
 use niclab_device::memory::DmaMemory;
 use niclab_device::shell::card::Card;
+use niclab_device::shell::lent::Carried;
 use niclab_device::shell::pages::Pages;
 use niclab_device::shell::world::World;
+use niclab_device::shell::world::cluster::Cluster;
 use niclab_device::vring::Vring;
 use niclab_model::fabric::ethernet::{ETHER_TYPE_CLUSTER, Header, mac_of_node};
 use niclab_model::nic::{FrameBytes, Nic};
@@ -57,13 +59,18 @@ pub struct Piece {
 /// The world, and the memory of node 0 beside that of the others.
 pub struct Scene {
     /// The device's own code.
-    pub world: World,
+    cluster: Cluster,
     memories: Vec<GuestMemoryMmap>,
     offered: Vec<[u16; QUEUES as usize + 2]>,
     launched: u32,
 }
 
 impl Scene {
+    /// All of its nodes.
+    pub fn world(&self) -> World<'_> {
+        self.cluster.world()
+    }
+
     /// A cluster with all queues set up.
     pub fn new() -> Self {
         Self::of_cards("{}")
@@ -76,9 +83,9 @@ impl Scene {
         let cluster = cluster.unwrap_or_else(|error| panic!("the scene itself: {error}"));
         let nowhere = |_| NodeSockets { cluster_socket: PathBuf::new(), ethernet_socket: PathBuf::new() };
         let config = DaemonConfig::new(&cluster, &ClusterName::default(), PathBuf::new(), nowhere);
-        let (world, _) =
+        let (cluster, _) =
             config::build(&config, 1).unwrap_or_else(|error| panic!("the scene itself: {error}"));
-        let mut scene = Self { world, memories: Vec::new(), offered: Vec::new(), launched: 0 };
+        let mut scene = Self { cluster, memories: Vec::new(), offered: Vec::new(), launched: 0 };
         for node in 0..usize::from(NODES) {
             scene.attach(node);
         }
@@ -102,11 +109,11 @@ impl Scene {
             vring.set_enabled(true);
             vring
         };
-        if let Some(card) = self.world.cards.get_mut(node) {
+        if let Some(card) = self.world().nodes.card_mut(node) {
             card.memory = Arc::clone(&dma);
             card.vrings = (0..u64::from(QUEUES)).map(ring).collect();
         }
-        if let Some(function) = self.world.ethernet.functions.get_mut(node) {
+        if let Some(function) = self.world().common.ethernet.functions.get_mut(node) {
             function.memory = dma;
             function.vrings = (0..2).map(|queue| ring(u64::from(QUEUES) + queue)).collect();
             function.negotiated = Negotiated::new(Negotiated::OFFERED);
@@ -117,7 +124,7 @@ impl Scene {
 
     /// Gives node 0 another card, whose driver has begun.
     pub fn set_card(&mut self, nic: impl Nic + Send + 'static) {
-        if let Some(card) = self.world.cards.get_mut(0) {
+        if let Some(card) = self.world().nodes.card_mut(0) {
             (card.nic, card.is_running) = (Box::new(nic), true);
         }
     }
@@ -147,7 +154,7 @@ impl Scene {
 
     /// Writes into a page of the BAR of a node.
     pub fn write_bar(&mut self, node: usize, page: impl FnOnce(&Pages) -> u32, offset: u64, bytes: &[u8]) {
-        if let Some(Card { pages, .. }) = self.world.cards.get(node) {
+        if let Some(Card { pages, .. }) = self.world().nodes.card(node) {
             let _ = pages.file().write_all_at(bytes, u64::from(page(pages)) * PAGE_BYTES + offset);
         }
     }
@@ -188,14 +195,17 @@ impl Scene {
         self.write_to(node, DATA, &bytes);
         let piece = Piece { address: DATA, bytes: bytes.len() as u32, writable: false };
         self.offer_to(node, QUEUES as usize + QUEUE_TRANSMIT, &[piece]);
-        self.world.transmit(node);
+        self.world().transmit(node);
     }
 
     /// Puts a frame on the wire at node 1, as a card that is out of its mind would.
     pub fn inject(&mut self, frame: FrameBytes) {
-        self.world.network.keep(Time::ZERO.into(), 1, frame.into(), None);
-        self.world.serve_pages(0);
-        self.world.pass_time();
+        let mut world = self.world();
+        let World { nodes, common } = &mut world;
+        let frame = Carried::Whole(frame.into());
+        common.network.keep(nodes, Time::ZERO.into(), 1, frame, None);
+        world.serve_pages(0);
+        world.pass_time();
     }
 
     fn request<T: ToBytes>(&mut self, node: usize, operation: u32, body: &T) {
@@ -210,7 +220,7 @@ impl Scene {
             Piece { address: REPLY, bytes: 144, writable: true },
         ];
         self.offer(QUEUE_CONTROL, &chain);
-        self.world.serve_control(0);
+        self.world().serve_control(0);
     }
 
     /// A control request of a node's driver.
@@ -223,7 +233,7 @@ impl Scene {
             Piece { address: REPLY, bytes: 144, writable: true },
         ];
         self.offer_to(node, QUEUE_CONTROL as usize, &chain);
-        self.world.serve_control(node);
+        self.world().serve_control(node);
     }
 
     /// Opens port 0 of two nodes, and lets the first send to the second; their port numbers.
@@ -251,8 +261,8 @@ impl Scene {
         self.launched += 1;
         let word = launch_word(8 << CODE_LENGTH_SHIFT, 1).to_le_bytes();
         self.write_bar(2, |pages| pages.requester_page(0), SLOT_LAUNCH_WORD as u64 * 8, &word);
-        self.world.serve_pages(2);
-        let received = self.world.cards.get(3).map(|card| card.statistics().packets_received);
+        self.world().serve_pages(2);
+        let received = self.world().nodes.card(3).map(|card| card.statistics().packets_received);
         assert_eq!(received, Some(1), "the bystanders' message did not arrive");
     }
 }

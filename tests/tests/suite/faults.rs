@@ -132,7 +132,7 @@ fn send_live(links: Links, frames: &[Vec<u8>]) -> Vec<Captured> {
     let mut from = lab.ethernet(0, Negotiated::OFFERED).unwrap();
     let _to = lab.ethernet(1, Negotiated::OFFERED).unwrap();
     let begin = Instant::now();
-    let sent = || shell.world().ethernet.states[0].traffic.sent_frames;
+    let sent = || shell.world().common.ethernet.states[0].traffic.sent_frames;
     for (number, frame) in (1..).zip(frames) {
         assert!(from.send(frame).unwrap());
         while sent() < number {

@@ -54,8 +54,7 @@ pub(super) const BENCHES: Benches = Benches {
         boots_guests: true,
         measure: guests::measure,
     }],
-    device: &[],
-    simulated: &[],
+    ..Benches::NONE
 };
 
 /// The version of [`GammaFigures`].

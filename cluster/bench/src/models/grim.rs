@@ -58,8 +58,7 @@ pub(super) const BENCHES: Benches = Benches {
         boots_guests: true,
         measure: guests::measure,
     }],
-    device: &[],
-    simulated: &[],
+    ..Benches::NONE
 };
 
 /// The version of [`GrimFigures`].

@@ -60,8 +60,8 @@ pub(super) const BENCHES: Benches = Benches {
         boots_guests: true,
         measure: guests::measure,
     }],
-    device: &[],
     simulated: speed::LOADS,
+    ..Benches::NONE
 };
 
 /// The version of [`InicFigures`].

@@ -10,7 +10,10 @@ use std::sync::LazyLock;
 
 use clap::{ValueEnum, builder::PossibleValue};
 
-use crate::{device::Row, figures::PaperFigures, section::BenchSection, sim::Load};
+use crate::{
+    device::Row, figures::PaperFigures, instructions::Work, round_trip::RoundTrip, section::BenchSection,
+    sim::Load,
+};
 
 /// What one model brings.
 struct Benches {
@@ -20,6 +23,16 @@ struct Benches {
     device: &'static [Row],
     /// What the simulator is measured with.
     simulated: &'static [Load],
+    /// What instructions are counted of.
+    counted: &'static [Work],
+    /// Round trips between guests that are taken apart.
+    round_trips: &'static [RoundTrip],
+}
+
+impl Benches {
+    /// Of a model that brings nothing.
+    const NONE: Self =
+        Self { figures: &[], sections: &[], device: &[], simulated: &[], counted: &[], round_trips: &[] };
 }
 
 /// All models that bring something.
@@ -46,6 +59,16 @@ pub(crate) fn device_rows() -> impl Iterator<Item = &'static Row> {
 /// What the simulator is measured with.
 pub(crate) fn loads() -> impl Iterator<Item = &'static Load> {
     MODELS.iter().flat_map(|model| model.simulated)
+}
+
+/// What instructions are counted of.
+pub(crate) fn works() -> impl Iterator<Item = &'static Work> {
+    MODELS.iter().flat_map(|model| model.counted)
+}
+
+/// Round trips between guests that are taken apart, one model's behind one another.
+pub(crate) fn round_trips() -> impl Iterator<Item = &'static RoundTrip> {
+    MODELS.iter().flat_map(|model| model.round_trips)
 }
 
 impl ValueEnum for PaperFigures {

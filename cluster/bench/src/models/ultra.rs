@@ -30,6 +30,9 @@ use crate::{
         compared::{self, Compared, Published},
         plot::{Legend, Panel, Scale, Series, Style},
     },
+    instructions::{Program, Work},
+    perf::Path,
+    round_trip::RoundTrip,
 };
 
 pub(super) const BENCHES: Benches = Benches {
@@ -68,7 +71,23 @@ pub(super) const BENCHES: Benches = Benches {
             goal: Some(Goal::Below(1_000.0)),
         },
     ],
-    simulated: &[],
+    counted: &[Work {
+        name: "ultra_message",
+        unit: "a message of 16 bytes through requester pages, from store to load",
+        program: Program::Device,
+        arguments: &["slices"],
+        units: 10_000,
+    }],
+    round_trips: &[
+        RoundTrip { key: "ultra", words: "ULTRA, ends poll", model: "ultra", path: Path::Nic },
+        RoundTrip {
+            key: "ultra_sleeping",
+            words: "ULTRA, ends sleep",
+            model: "ultra",
+            path: Path::SleepingNic,
+        },
+    ],
+    ..Benches::NONE
 };
 
 /// The version of [`UltraFigures`].

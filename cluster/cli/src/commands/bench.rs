@@ -2,13 +2,16 @@
 
 use anyhow::Result;
 use clap::ValueEnum as _;
-use niclab_bench::{BenchSection, Options};
+use niclab_bench::{
+    BenchSection, Options,
+    earlier::{self, Beside, Change, Earlier},
+};
 use niclab_cluster::arguments::ClusterArgs;
 
 use super::terminal;
 use crate::arguments::BenchArgs;
 
-/// A measurement could not be made. That a goal is not reached is a result, and has code 0.
+/// A measurement could not be made, or a count is above its baseline. That a goal is not reached is a result, and has code 0.
 const INCOMPLETE: u8 = 1;
 
 /// Measures and prints.
@@ -20,10 +23,13 @@ pub fn run(args: &BenchArgs) -> Result<u8> {
     if sections.is_empty() {
         sections = BenchSection::value_variants().to_vec();
     }
+    // Read first: who named it wrongly is told before minutes have passed.
+    let earlier = args.baseline.as_deref().map(Earlier::read).transpose()?;
     let report = niclab_bench::run(&Options {
         sections,
         rounds: args.rounds.into(),
         testpmd: args.testpmd.clone(),
+        valgrind: args.valgrind.clone(),
         cluster: ClusterArgs {
             mirror: args.mirror.clone(),
             offline: args.offline,
@@ -32,6 +38,32 @@ pub fn run(args: &BenchArgs) -> Result<u8> {
             ..ClusterArgs::default()
         },
     })?;
-    terminal::print(&if args.json { serde_json::to_string_pretty(&report)? } else { report.text() })?;
-    Ok(if report.is_complete() { 0 } else { INCOMPLETE })
+    let changes = earlier.map(|earlier| earlier.changes(&report)).unwrap_or_default();
+    if args.json {
+        let changes = args.baseline.is_some().then_some(changes.as_slice());
+        terminal::print(&serde_json::to_string_pretty(&Beside { report: &report, changes })?)?;
+    } else {
+        terminal::print(&report.text())?;
+    }
+    if let Some(path) = &args.baseline {
+        // Where the report is JSON, standard output is for programs.
+        let text = format!("\nbeside {}\n{}", path.display(), earlier::text(&changes));
+        if args.json { eprint!("{text}") } else { terminal::print(&text)? }
+    }
+    let grown = args.most_growth.map_or(0, |percent| report_growth(&changes, percent));
+    Ok(if report.is_complete() && grown == 0 { 0 } else { INCOMPLETE })
+}
+
+/// Says which counts have grown too much, and how many those are.
+fn report_growth(changes: &[Change], percent: u16) -> usize {
+    let grown = changes.iter().filter(|change| change.has_grown_by(f64::from(percent) / 100.0));
+    grown
+        .inspect(|change| match change.now {
+            Some(now) => eprintln!(
+                "niclab: {}: {now:.0} {}, and it was {:.0}: more than {percent} % above the baseline",
+                change.what, change.unit, change.before
+            ),
+            None => eprintln!("niclab: {}: in the baseline, and was not measured now", change.what),
+        })
+        .count()
 }

@@ -3,6 +3,7 @@
 mod bench;
 mod check;
 mod compare;
+mod debug;
 mod doctor;
 mod down;
 mod exec;
@@ -53,6 +54,7 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::Inspect(args) => inspect::run(&args),
         Command::Exec(args) => exec::run(args),
         Command::Shell(args) => shell::run(&args),
+        Command::Debug(args) => debug::run(&args),
         Command::Logs(args) => logs::run(&args),
         Command::Down(args) => down::run(&args),
         Command::Plan(args) => plan::run(&args),

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use niclab_processors::comparison::Comparison;
-use niclab_processors::rate::Rates;
+use niclab_processors::rate::{self, Rates};
 
 /// Compares the match unit with other machines.
 ///
@@ -23,6 +23,13 @@ enum Action {
     Figures,
     /// Measure how fast the match unit is simulated.
     Bench(BenchArguments),
+    /// Simulate so many cycles of the match unit, for tools that count instructions; prints how many there were.
+    Work {
+        /// Length of the list that the list manager streams.
+        items: u32,
+        /// Cycles, at least.
+        cycles: u64,
+    },
 }
 
 #[derive(Debug, clap::Args)]
@@ -52,6 +59,7 @@ fn run(action: &Action) -> Result<(), Box<dyn std::error::Error>> {
             let rates = Rates::measure(arguments.rounds)?;
             if arguments.json { serde_json::to_string_pretty(&rates)? + "\n" } else { rates.to_string() }
         }
+        Action::Work { items, cycles } => format!("{}\n", rate::work(*items, *cycles)?),
     };
     Ok(std::io::stdout().lock().write_all(text.as_bytes())?)
 }

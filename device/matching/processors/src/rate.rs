@@ -86,6 +86,19 @@ fn with_list(items: u32) -> Result<f64, MatchUnitError> {
     })
 }
 
+/// Has the match unit pass a list of `items` until it has worked for so many cycles of model time, and says for how many.
+///
+/// # Errors
+/// When the unit does not work.
+pub fn work(items: u32, cycles: u64) -> Result<u64, MatchUnitError> {
+    let items = items.max(1);
+    let mut manager = match_unit::machine(items, Timing::default())?;
+    while manager.cycle() < cycles {
+        match_unit::pass(&mut manager, items - 1)?;
+    }
+    Ok(manager.cycle())
+}
+
 /// Repeats what takes some cycles until [`ROUND`] is over.
 fn per_second(mut cycles: impl FnMut() -> Result<u64, MatchUnitError>) -> Result<f64, MatchUnitError> {
     let (begin, mut sum) = (processor_time(), 0);

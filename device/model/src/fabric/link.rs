@@ -155,6 +155,11 @@ impl Link {
         self.is_up && !self.faults.partition
     }
 
+    /// What it was made with.
+    pub(super) const fn config(&self) -> &LinkConfig {
+        &self.config
+    }
+
     /// From the link's one end to the other.
     pub(super) const fn latency(&self) -> Span {
         self.config.latency

@@ -11,6 +11,7 @@
 pub mod ethernet;
 pub mod faults;
 pub mod link;
+mod stretch;
 pub mod switch;
 
 use alloc::vec::Vec;
@@ -20,6 +21,7 @@ use smallvec::SmallVec;
 use crate::fabric::ethernet::{Frame, HEADER_BYTES};
 use crate::fabric::faults::Faults;
 use crate::fabric::link::{Arrival, Link, LinkConfig, LinkError};
+use crate::fabric::stretch::Stretch;
 use crate::fabric::switch::{Outlet, Switch};
 use crate::platform::ledger::{Cost, Crossing, Ledger, Place, Resource, StageRecord};
 use crate::platform::trace_tag::TraceTag;
@@ -132,90 +134,125 @@ pub struct PortCounters {
 
 /// All that belongs to one node: its link, and what crosses it. A frame's way to the switch and through it is its sender's, the
 /// link behind the switch its receiver's.
-struct Port {
+pub struct Port {
     link: Link,
     counters: PortCounters,
     ledger: Ledger,
 }
 
-/// Switch and links.
-pub struct Fabric {
-    ports: Vec<Port>,
+impl Port {
+    /// What passed it.
+    pub const fn counters(&self) -> &PortCounters {
+        &self.counters
+    }
+
+    /// What its node's frames have cost on their way to the switch and through it, and those for its node behind it.
+    pub const fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// To keep single stages, or to turn the ledger off.
+    pub const fn ledger_mut(&mut self) -> &mut Ledger {
+        &mut self.ledger
+    }
+
+    /// What goes wrong on its link from now on, in both directions.
+    pub fn set_faults(&mut self, faults: Faults) {
+        self.link.set_faults(faults);
+    }
+
+    /// Takes its link up or down.
+    pub fn set_link_up(&mut self, is_up: bool) {
+        self.link.set_up(is_up);
+    }
+}
+
+/// The ports of a switch, however they are kept: a shell that has nodes apart keeps each with its node.
+pub trait Ports {
+    /// How many there are.
+    fn count(&self) -> usize;
+
+    /// The port of a node.
+    fn port(&mut self, number: u16) -> Option<&mut Port>;
+}
+
+impl Ports for Vec<Port> {
+    #[inline]
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    #[inline]
+    fn port(&mut self, number: u16) -> Option<&mut Port> {
+        self.get_mut(usize::from(number))
+    }
+}
+
+/// What is between the links: a switch, which works on the ports that it is given.
+#[derive(Clone)]
+pub struct Switching {
     switch: Switch,
     forwarding: Forwarding,
     fall_through: Span,
     routing: Option<Routing>,
 }
 
-impl Fabric {
-    /// A network in which every link is up.
-    ///
-    /// # Errors
-    /// When a link has no bandwidth.
-    pub fn new(config: &FabricConfig) -> Result<Self, LinkError> {
-        let link = |(port, link): (usize, &LinkConfig)| {
-            let link = Link::new(port, *link, config.seed)?;
-            Ok(Port { link, counters: PortCounters::default(), ledger: Ledger::default() })
-        };
-        Ok(Self {
-            ports: config.links.iter().enumerate().map(link).collect::<Result<_, LinkError>>()?,
-            switch: Switch::new(config.links.len()),
-            forwarding: config.forwarding,
-            fall_through: config.switch_fall_through,
-            routing: None,
-        })
+/// Switch and links.
+pub struct Fabric {
+    ports: Stretch,
+    switching: Switching,
+}
+
+impl Switching {
+    /// To which port a frame goes, where that is known from the start: by routing of its own, or from one card to another. What
+    /// is so is looked up without a change here, and concerns no port but its sender's and that one.
+    #[inline]
+    pub fn known_way(&self, frame: &[u8]) -> Option<u16> {
+        let header = Frame::new_checked(frame)?;
+        self.routing.and_then(|routing| routing(frame)).or_else(|| self.switch.known_way(&header))
     }
 
-    /// Forwards frames that have routing of their own by that, and leaves off their Ethernet header, which nobody on the way
-    /// then looks at. Without it all frames go by their header's addresses.
-    #[must_use]
-    pub fn routed_by(mut self, routing: Option<Routing>) -> Self {
-        self.routing = routing;
-        self
-    }
-
-    /// Takes a frame that the node at port `from` has `ready`, at an instant or from its head to its tail, and adds to `deliveries` who gets it. What is
-    /// dropped is counted and has no delivery. `message` says whose frame it is, for the ledger.
-    ///
-    /// The frame passes the switch and the link behind it at once. Where frames of several nodes meet at a link, a shell
-    /// that knows the future takes the two steps apart: [`Self::enter`], and [`Self::leave`] in the order of model time.
+    /// [`Fabric::forward`] on these ports.
     #[inline]
     pub fn forward(
         &mut self,
+        ports: &mut impl Ports,
         ready: impl Into<Passage>,
         from: u16,
         frame: &[u8],
         message: Option<TraceTag>,
         deliveries: &mut Deliveries,
     ) {
-        self.enter_link(ready.into(), from, frame, message, |fabric, transit| {
-            fabric.leave(&transit, frame.len(), message, deliveries);
+        self.enter_link(ports, ready.into(), from, frame, message, |ports, transit| {
+            leave(ports, &transit, frame.len(), message, deliveries);
         });
     }
 
-    /// The first half of [`Self::forward`]: over the sender's link and through the switch.
+    /// [`Fabric::enter`] on these ports.
     #[inline]
     pub fn enter(
         &mut self,
+        ports: &mut impl Ports,
         ready: impl Into<Passage>,
         from: u16,
         frame: &[u8],
         message: Option<TraceTag>,
         transits: &mut Transits,
     ) {
-        self.enter_link(ready.into(), from, frame, message, |_, transit| transits.push(transit));
+        self.enter_link(ports, ready.into(), from, frame, message, |_, transit| transits.push(transit));
     }
 
     #[inline]
-    fn enter_link(
+    fn enter_link<P: Ports>(
         &mut self,
+        ports: &mut P,
         ready: Passage,
         from: u16,
         frame: &[u8],
         message: Option<TraceTag>,
-        mut behind_switch: impl FnMut(&mut Self, Transit),
+        mut behind_switch: impl FnMut(&mut P, Transit),
     ) {
-        let Some(Port { link, counters, ledger }) = self.ports.get_mut(usize::from(from)) else { return };
+        let Some(Port { link, counters, ledger }) = ports.port(from) else { return };
         let Some(header) = Frame::new_checked(frame) else {
             counters.dropped_short += 1;
             return;
@@ -238,15 +275,15 @@ impl Fabric {
         for &entering in entering.iter().flatten() {
             match outlet {
                 Outlet::Port(to) => {
-                    if let Some(transit) = self.cross_switch(entering, from, to, (bytes, off_wire)) {
-                        behind_switch(self, transit);
+                    if let Some(transit) = self.cross_switch(ports, entering, from, to, (bytes, off_wire)) {
+                        behind_switch(ports, transit);
                     }
                 }
                 Outlet::AllOthers => {
-                    for to in (0..self.ports.len()).filter(|&to| to != usize::from(from)) {
-                        if let Some(transit) = self.cross_switch(entering, from, to as u16, (bytes, off_wire))
-                        {
-                            behind_switch(self, transit);
+                    for to in (0..ports.count()).filter(|&to| to != usize::from(from)) {
+                        let crossed = self.cross_switch(ports, entering, from, to as u16, (bytes, off_wire));
+                        if let Some(transit) = crossed {
+                            behind_switch(ports, transit);
                         }
                     }
                 }
@@ -256,13 +293,14 @@ impl Fabric {
 
     #[inline]
     fn cross_switch(
-        &mut self,
+        &self,
+        ports: &mut impl Ports,
         entering: Arrival,
         from: u16,
         to: u16,
         (bytes, off_wire): (usize, u8),
     ) -> Option<Transit> {
-        let Port { link, .. } = self.ports.get_mut(usize::from(to))?;
+        let Port { link, .. } = ports.port(to)?;
         // The switch passes any number of frames at a time; they meet at the link behind it.
         let mut crossing = Resource::new(Place::Switch);
         let cost = Cost { count: 1, bytes: bytes as u64, occupancy: Span::ZERO, latency: self.fall_through };
@@ -275,10 +313,130 @@ impl Fabric {
             }
             Forwarding::StoreAndForward => entering.tail,
         };
-        let Port { ledger, .. } = self.ports.get_mut(usize::from(from))?;
+        let Port { ledger, .. } = ports.port(from)?;
         let ready = ledger.charge(Crossing::SwitchFallThrough, &mut crossing, entered, cost).end;
         let corrupt = Transit::in_frame(off_wire, entering.corrupt);
         Some(Transit { to, ready, tail: entering.tail + self.fall_through, off_wire, corrupt })
+    }
+}
+
+/// [`Fabric::leave`] on these ports.
+#[inline]
+pub fn leave(
+    ports: &mut impl Ports,
+    transit: &Transit,
+    bytes: usize,
+    message: Option<TraceTag>,
+    deliveries: &mut Deliveries,
+) {
+    let &Transit { to, ready, tail, off_wire, corrupt } = transit;
+    let bytes = bytes.saturating_sub(off_wire.into());
+    let Some(Port { link, counters, ledger }) = ports.port(to) else { return };
+    ledger.attribute(message);
+    let passage = Passage { head: ready, tail };
+    for arrived in link.pass_to_node(passage, bytes, counters, ledger).iter().flatten() {
+        counters.frames_out += 1;
+        counters.bytes_out += bytes as u64;
+        let &Arrival { head, tail: at, .. } = arrived;
+        let corrupt = corrupt.or(Transit::in_frame(off_wire, arrived.corrupt));
+        deliveries.push(Delivery { to, head, at, corrupt });
+    }
+}
+
+/// [`Fabric::take_stages`] of these ledgers.
+pub fn take_stages<'a>(ledgers: impl Iterator<Item = &'a mut Ledger>) -> (Vec<StageRecord>, u64) {
+    let (mut stages, mut lost) = (Vec::new(), 0);
+    for ledger in ledgers {
+        let (of_port, more_lost) = ledger.take_stages();
+        stages.extend(of_port);
+        lost += more_lost;
+    }
+    stages.sort_by_key(|stage| stage.start);
+    (stages, lost)
+}
+
+impl Fabric {
+    /// A network in which every link is up.
+    ///
+    /// # Errors
+    /// When a link has no bandwidth.
+    pub fn new(config: &FabricConfig) -> Result<Self, LinkError> {
+        let link = |(port, link): (usize, &LinkConfig)| {
+            let link = Link::new(port, *link, config.seed)?;
+            Ok(Port { link, counters: PortCounters::default(), ledger: Ledger::default() })
+        };
+        Ok(Self {
+            ports: Stretch::whole(
+                config.links.iter().enumerate().map(link).collect::<Result<_, LinkError>>()?,
+            ),
+            switching: Switching {
+                switch: Switch::new(config.links.len()),
+                forwarding: config.forwarding,
+                fall_through: config.switch_fall_through,
+                routing: None,
+            },
+        })
+    }
+
+    /// Forwards frames that have routing of their own by that, and leaves off their Ethernet header, which nobody on the way
+    /// then looks at. Without it all frames go by their header's addresses.
+    #[must_use]
+    pub fn routed_by(mut self, routing: Option<Routing>) -> Self {
+        self.switching.routing = routing;
+        self
+    }
+
+    /// The ports, and what is between them, for a shell that keeps each port with its node.
+    pub fn into_parts(self) -> (Vec<Port>, Switching) {
+        (self.ports.own, self.switching)
+    }
+
+    /// Divides the network into stretches of so many ports each, for shells that carry nodes out at the same time: the nodes of
+    /// a stretch can send to all ports, and receive at those of the stretch. None are left here.
+    #[must_use]
+    pub fn divide(&mut self, ports_each: usize) -> Vec<Self> {
+        let fabric = |ports| Self { ports, switching: self.switching.clone() };
+        self.ports.divide(ports_each).into_iter().map(fabric).collect()
+    }
+
+    /// Puts the next stretch behind those that are here.
+    pub fn join(&mut self, next: Self) {
+        self.ports.own.extend(next.ports.own);
+    }
+
+    /// Whether its switch knows addresses that it was not told.
+    pub fn has_learned(&self) -> bool {
+        self.switching.switch.has_learned()
+    }
+
+    /// Takes a frame that the node at port `from` has `ready`, at an instant or from its head to its tail, and adds to `deliveries` who gets it. What is
+    /// dropped is counted and has no delivery. `message` says whose frame it is, for the ledger.
+    ///
+    /// The frame passes the switch and the link behind it at once. Where frames of several nodes meet at a link, a shell
+    /// that knows the future takes the two steps apart: [`Self::enter`], and [`Self::leave`] in the order of model time.
+    #[inline]
+    pub fn forward(
+        &mut self,
+        ready: impl Into<Passage>,
+        from: u16,
+        frame: &[u8],
+        message: Option<TraceTag>,
+        deliveries: &mut Deliveries,
+    ) {
+        self.switching.forward(&mut self.ports, ready, from, frame, message, deliveries);
+    }
+
+    /// The first half of [`Self::forward`]: over the sender's link and through the switch.
+    #[inline]
+    pub fn enter(
+        &mut self,
+        ready: impl Into<Passage>,
+        from: u16,
+        frame: &[u8],
+        message: Option<TraceTag>,
+        transits: &mut Transits,
+    ) {
+        self.switching.enter(&mut self.ports, ready, from, frame, message, transits);
     }
 
     /// The second half of [`Self::forward`]: over the link behind the switch. `bytes` is the length of the frame.
@@ -290,88 +448,75 @@ impl Fabric {
         message: Option<TraceTag>,
         deliveries: &mut Deliveries,
     ) {
-        let &Transit { to, ready, tail, off_wire, corrupt } = transit;
-        let bytes = bytes.saturating_sub(off_wire.into());
-        let Some(Port { link, counters, ledger }) = self.ports.get_mut(usize::from(to)) else { return };
-        ledger.attribute(message);
-        let passage = Passage { head: ready, tail };
-        for arrived in link.pass_to_node(passage, bytes, counters, ledger).iter().flatten() {
-            counters.frames_out += 1;
-            counters.bytes_out += bytes as u64;
-            let &Arrival { head, tail: at, .. } = arrived;
-            let corrupt = corrupt.or(Transit::in_frame(off_wire, arrived.corrupt));
-            deliveries.push(Delivery { to, head, at, corrupt });
-        }
+        leave(&mut self.ports, transit, bytes, message, deliveries);
     }
 
     /// No frame is faster, whatever happens on the way: so long nothing that one node does can concern another.
     pub fn shortest_way(&self) -> Way {
-        let links = || self.ports.iter().map(|port| &port.link);
+        let links = || self.ports.own.iter().map(|port| &port.link);
         let least = |spans: &mut dyn Iterator<Item = Span>| spans.min().unwrap_or(Span::ZERO);
-        let through_switch = least(&mut links().map(Link::latency)) + self.fall_through;
+        let through_switch = least(&mut links().map(Link::latency)) + self.switching.fall_through;
         let over_link = least(&mut links().map(|link| link.latency() + link.shortest_serialization()));
         Way { through_switch, to_node: through_switch + over_link }
     }
 
     /// How long a frame of `bytes` keeps a port's link, with the silence behind it.
     pub fn slot(&mut self, port: u16, bytes: usize) -> Span {
-        self.ports.get_mut(usize::from(port)).map_or(Span::ZERO, |port| port.link.slot(bytes))
+        self.ports.own.get_mut(usize::from(port)).map_or(Span::ZERO, |port| port.link.slot(bytes))
     }
 
     /// How long so many bytes take on a port's link.
     pub fn span_of_bytes(&self, port: u16, bytes: u64) -> Span {
-        self.ports.get(usize::from(port)).map_or(Span::ZERO, |port| port.link.span(bytes))
+        self.ports.own.get(usize::from(port)).map_or(Span::ZERO, |port| port.link.span(bytes))
     }
 
     /// Ports of the switch.
-    pub fn ports(&self) -> u16 {
-        self.ports.len() as u16
+    pub fn ports(&self) -> impl ExactSizeIterator<Item = u16> + use<> {
+        (0..self.ports.own.len() as u32).map(|port| port as u16)
     }
 
     /// What goes wrong on a port's link from now on, in both directions. False when there is no such port.
     pub fn set_faults(&mut self, port: u16, faults: Faults) -> bool {
-        let port = self.ports.get_mut(usize::from(port));
+        let port = self.ports.own.get_mut(usize::from(port));
         port.map(|port| port.link.set_faults(faults)).is_some()
     }
 
     /// Takes a port's link up or down. False when there is no such port.
     pub fn set_link_up(&mut self, port: u16, is_up: bool) -> bool {
-        let port = self.ports.get_mut(usize::from(port));
+        let port = self.ports.own.get_mut(usize::from(port));
         port.map(|port| port.link.set_up(is_up)).is_some()
     }
 
     /// Whether frames pass over a port's link.
     pub fn is_link_up(&self, port: u16) -> bool {
-        self.ports.get(usize::from(port)).is_some_and(|port| port.link.is_up())
+        self.ports.own.get(usize::from(port)).is_some_and(|port| port.link.is_up())
+    }
+
+    /// All ports, by node.
+    pub fn all(&self) -> &[Port] {
+        &self.ports.own
     }
 
     /// What passed a port.
     pub fn counters(&self, port: u16) -> Option<&PortCounters> {
-        self.ports.get(usize::from(port)).map(|port| &port.counters)
+        self.ports.own.get(usize::from(port)).map(|port| &port.counters)
     }
 
     /// What links and switch have cost: the sum of what each node's frames and link have.
     pub fn ledger(&self) -> Ledger {
         let mut sum = Ledger::default();
-        self.ports.iter().for_each(|port| sum.add(&port.ledger));
+        self.ports.own.iter().for_each(|port| sum.add(&port.ledger));
         sum
     }
 
     /// What each node has of it, to keep single stages, or to turn the ledgers off.
     pub fn ledgers_mut(&mut self) -> impl Iterator<Item = &mut Ledger> {
-        self.ports.iter_mut().map(|port| &mut port.ledger)
+        self.ports.own.iter_mut().map(|port| &mut port.ledger)
     }
 
     /// [`Ledger::take_stages`] of all of them, in the order in which they began.
     pub fn take_stages(&mut self) -> (Vec<StageRecord>, u64) {
-        let (mut stages, mut lost) = (Vec::new(), 0);
-        for ledger in self.ledgers_mut() {
-            let (of_port, more_lost) = ledger.take_stages();
-            stages.extend(of_port);
-            lost += more_lost;
-        }
-        stages.sort_by_key(|stage| stage.start);
-        (stages, lost)
+        take_stages(self.ledgers_mut())
     }
 }
 

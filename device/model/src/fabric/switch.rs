@@ -15,6 +15,7 @@ pub(super) enum Outlet {
 
 /// Address table. The addresses of cards and of nodes' stations are known from the start and cannot be taken; others (a bridge in a guest, a
 /// changed address) are learned from what they send.
+#[derive(Clone)]
 pub(super) struct Switch {
     ports: usize,
     learned: BTreeMap<Mac, u16>,
@@ -44,6 +45,17 @@ impl Switch {
             return Outlet::AllOthers;
         }
         self.learned.get(&destination).map_or(Outlet::AllOthers, |&port| Outlet::Port(port))
+    }
+
+    /// Where a frame from card to card goes, of which there is nothing to learn.
+    #[inline]
+    pub(super) fn known_way(&self, frame: &Frame<'_>) -> Option<u16> {
+        self.card_port(&frame.source())?;
+        self.card_port(&frame.destination())
+    }
+
+    pub(super) fn has_learned(&self) -> bool {
+        !self.learned.is_empty()
     }
 
     fn card_port(&self, mac: &Mac) -> Option<u16> {

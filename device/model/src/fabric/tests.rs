@@ -263,7 +263,7 @@ fn trouble() -> Faults {
 }
 
 fn afflict_all(fabric: &mut Fabric) {
-    for port in 0..fabric.ports() {
+    for port in fabric.ports() {
         assert!(fabric.set_faults(port, trouble()));
     }
 }

@@ -410,7 +410,9 @@ impl<N: Nic + ?Sized> Nic for FaultyNic<N> {
             match self.nic.poll_output()? {
                 // Not for the host to see: what tells of the data comes later.
                 output @ (Output::Frame { .. }
+                | Output::LentFrame { .. }
                 | Output::DmaFrame { .. }
+                | Output::DmaLent { .. }
                 | Output::DmaRead { .. }
                 | Output::WindowRead { .. }) => {
                     return Some(output);

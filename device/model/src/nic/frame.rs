@@ -21,6 +21,47 @@ pub struct Piece<'a> {
     pub bytes: Range<usize>,
 }
 
+/// The head of a frame whose data lies elsewhere. Whoever has it cannot look at the data, and keeps nothing of the frame.
+#[derive(Clone, Copy, Debug)]
+pub struct LentHead<'a> {
+    /// All of the frame before the data, without check words.
+    pub bytes: &'a [u8],
+    /// Bytes of the whole frame.
+    pub frame_bytes: usize,
+}
+
+/// Data of a frame that has come.
+#[derive(Clone, Debug)]
+pub enum Data<'a> {
+    /// It is in hand.
+    Here(Piece<'a>),
+    /// It is lent: which bytes of the frame it is.
+    Lent(Range<usize>),
+}
+
+impl Data<'_> {
+    /// Which bytes of the frame.
+    #[inline]
+    pub const fn bytes(&self) -> &Range<usize> {
+        match self {
+            Self::Here(piece) => &piece.bytes,
+            Self::Lent(bytes) => bytes,
+        }
+    }
+
+    /// How many.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.bytes().len()
+    }
+
+    /// Whether there is none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.bytes().is_empty()
+    }
+}
+
 #[derive(Clone)]
 enum Bytes {
     Short(FrameBytes),

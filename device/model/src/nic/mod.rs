@@ -20,7 +20,7 @@ use core::ops::Range;
 use smallvec::SmallVec;
 
 use crate::nic::fault_injector::FaultInjector;
-use crate::nic::frame::SharedFrame;
+use crate::nic::frame::{LentHead, SharedFrame};
 use crate::nic::hand_over::{HandOver, HandOverError, Progress};
 use crate::platform::ledger::Ledger;
 use crate::platform::node_bus::NodeBus;
@@ -45,6 +45,9 @@ pub type HostRanges = SmallVec<[HostRange; 2]>;
 
 /// Bytes of the answer to a control request. The longest, with statistics, lives inline.
 pub type ReplyBytes = SmallVec<[u8; 136]>;
+
+/// Writes the check words of a frame that is whole but for them.
+pub type Finish = fn(&mut FrameBytes);
 
 /// What a shell tells a model.
 #[derive(Debug)]
@@ -94,6 +97,24 @@ pub enum Input<'a> {
         bytes: FrameBytes,
         /// Whether they are: otherwise not all of the ranges were the guest's memory.
         is_whole: bool,
+    },
+    /// The other answer to [`Output::DmaRead`], to a card that [`Nic::lends`]: all of the bytes are the host's memory, and may stay
+    /// there until they are stored where they are to go. What is sent is an [`Output::LentFrame`], which is polled next.
+    Lent {
+        /// Token of the output.
+        token: u64,
+        /// What the output wanted the bytes appended to.
+        into: FrameBytes,
+    },
+    /// As [`Input::Frame`], to a card that [`Nic::lends`], of a frame that is sound and whose data still lies where its sender read
+    /// it. What of it is to be stored is named by [`Output::DmaLent`] at once: the frame is gone when this input's outputs are.
+    LentFrame {
+        /// All of the frame before the data, without check words.
+        lent: LentHead<'a>,
+        /// When its first byte was there.
+        head: Time,
+        /// What [`Output::LentFrame`] said of it.
+        message: Option<TraceTag>,
     },
     /// The time that [`Nic::poll_timeout`] named has come.
     Timeout,
@@ -289,6 +310,28 @@ pub enum Output {
         /// and is known to ledgers alone: what the receiver does must follow from the frame.
         message: Option<TraceTag>,
     },
+    /// As [`Output::Frame`], of a frame whose data lies where the bytes lie that were lent last ([`Input::Lent`]).
+    LentFrame {
+        /// When its first byte is ready for the link.
+        at: Time,
+        /// When its last byte is.
+        tail: Time,
+        /// All of the frame before these bytes, without check words.
+        head: FrameBytes,
+        /// The message that it carries, as of a frame.
+        message: Option<TraceTag>,
+    },
+    /// As [`Output::DmaFrame`], of the frame that has come in [`Input::LentFrame`] just now.
+    DmaLent {
+        /// When the last byte is visible to the host.
+        at: Time,
+        /// Which bytes of the frame.
+        bytes: Range<usize>,
+        /// Where to: as many bytes, in this order.
+        ranges: HostRanges,
+        /// The message whose data it is, where the ledger knows.
+        message: Option<TraceTag>,
+    },
     /// Interrupt the host with one event.
     Interrupt {
         /// When it is raised.
@@ -328,6 +371,8 @@ impl Output {
             Self::DmaWrite { at, .. }
             | Self::DmaFrame { at, .. }
             | Self::DmaRead { at, .. }
+            | Self::LentFrame { at, .. }
+            | Self::DmaLent { at, .. }
             | Self::WindowRead { at, .. }
             | Self::Frame { at, .. }
             | Self::Interrupt { at, .. }
@@ -343,6 +388,8 @@ impl Output {
             Self::DmaWrite { message, .. }
             | Self::DmaFrame { message, .. }
             | Self::DmaRead { message, .. }
+            | Self::LentFrame { message, .. }
+            | Self::DmaLent { message, .. }
             | Self::WindowRead { message, .. }
             | Self::Frame { message, .. }
             | Self::Interrupt { message, .. } => *message,
@@ -356,6 +403,8 @@ impl Output {
             Self::DmaWrite { at, .. }
             | Self::DmaFrame { at, .. }
             | Self::DmaRead { at, .. }
+            | Self::LentFrame { at, .. }
+            | Self::DmaLent { at, .. }
             | Self::WindowRead { at, .. }
             | Self::Frame { at, .. }
             | Self::Interrupt { at, .. }
@@ -428,6 +477,14 @@ pub trait Nic: Observed {
     /// How often programs were taken, as the card's frames tell others; cards of different epochs do not understand one another.
     fn epoch(&self) -> u16 {
         0
+    }
+
+    /// Whether bytes may be lent to the card, and frames with lent data come to it; and what makes such a frame whole once its data
+    /// stands behind its head after all, because somebody wants to keep it or to look at it: its check words are written. The
+    /// card of a model that sends what it reads as it is, and stores what it gets as it comes, says so; one that looks at the
+    /// data does not, and never meets a frame that is not there.
+    fn lends(&self) -> Option<Finish> {
+        None
     }
 
     /// Work done since the model was made, in units of about ten nanoseconds of a host processor's time: an estimate of what

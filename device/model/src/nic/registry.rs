@@ -117,8 +117,8 @@ pub struct Begun {
 pub struct Seat {
     /// Its node's number.
     pub node: u16,
-    /// Nodes of the cluster.
-    pub nodes: u16,
+    /// Nodes of the cluster: 65,536 at most, whose numbers have 16 bits.
+    pub nodes: u32,
     /// Most bytes behind the Ethernet header of a frame: the least of all links' in the cluster.
     pub mtu_bytes: u32,
     /// Prices.

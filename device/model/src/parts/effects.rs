@@ -6,7 +6,7 @@ use core::ops::Range;
 use niclab_abi::control::{Reply, STATUS_OK};
 use niclab_abi::{FromBytes, ToBytes};
 
-use crate::nic::frame::SharedFrame;
+use crate::nic::frame::{Data, SharedFrame};
 use crate::nic::{
     Content, Descriptor, DmaWords, FrameBytes, HostRanges, Input, Output, ReplyBytes, ShellCounts,
     WindowRange,
@@ -166,7 +166,7 @@ impl<C: Counting> Effects<C> {
 
     /// The host is gone: what was for it is not done.
     pub fn on_host_reset(&mut self) {
-        self.outputs.retain(|output| matches!(output, Output::Frame { .. }));
+        self.outputs.retain(|output| matches!(output, Output::Frame { .. } | Output::LentFrame { .. }));
     }
 
     /// Counts an output for which so many bytes are copied.
@@ -244,6 +244,23 @@ impl<C: Counting> Effects<C> {
         self.spend_output(bytes.len() as u64);
         self.outputs.push_back(Output::DmaFrame { at, frame: frame.clone(), bytes, ranges, message });
         at
+    }
+
+    /// Stores the first bytes of a frame's data as one DMA transfer, wherever they are. Returns when they are visible.
+    pub fn dma_data(&mut self, ready: Time, data: &Data<'_>, bytes: usize, ranges: HostRanges) -> Time {
+        let first = data.bytes().start;
+        let bytes = first..first + bytes;
+        match data {
+            Data::Here(piece) => self.dma_frame(ready, piece.frame, bytes, ranges),
+            Data::Lent(_) => {
+                let message = self.interface.ledger().attributed();
+                let at = self.interface.transfer(BusTransfer::DmaWrite, ready, bytes.len() as u64).end;
+                // They were priced when they were lent, and are copied once.
+                self.spend_output(0);
+                self.outputs.push_back(Output::DmaLent { at, bytes, ranges, message });
+                at
+            }
+        }
     }
 
     /// Reads host memory behind what is in `into` as one DMA transfer. Returns when it is here.
@@ -336,6 +353,18 @@ impl<C: Counting> Effects<C> {
         let (Passage { head, tail }, frame) = (ready.into(), frame.into());
         self.spend_output(frame.len() as u64);
         self.outputs.push_front(Output::Frame { at: head, tail, frame, message });
+    }
+
+    /// The same, of a frame whose data was lent just now.
+    pub fn lent_frame_first(
+        &mut self,
+        ready: impl Into<Passage>,
+        head: FrameBytes,
+        message: Option<TraceTag>,
+    ) {
+        let Passage { head: at, tail } = ready.into();
+        self.spend_output(0);
+        self.outputs.push_front(Output::LentFrame { at, tail, head, message });
     }
 
     /// Interrupts the host, for a `CAUSE_` of [`niclab_abi::event`].

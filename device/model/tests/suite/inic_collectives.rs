@@ -48,7 +48,7 @@ const MOST_STEPS: u32 = 400_000;
 fn card(values: &Values) -> impl Fn(u16) -> Config {
     let (values, profile) = (values.clone(), Arc::new(Profile::default()));
     move |node| {
-        let seat = Seat { node, nodes: NODES, mtu_bytes: 1_500, profile: profile.clone() };
+        let seat = Seat { node, nodes: NODES.into(), mtu_bytes: 1_500, profile: profile.clone() };
         config(&values, seat).unwrap()
     }
 }

@@ -51,7 +51,7 @@ fn values(assembly: &str) -> Values {
 fn card(assembly: &str) -> impl Fn(u16) -> Config {
     let (values, profile) = (values(assembly), Arc::new(Profile::default()));
     move |node| {
-        let seat = Seat { node, nodes: NODES, mtu_bytes: 1_500, profile: profile.clone() };
+        let seat = Seat { node, nodes: NODES.into(), mtu_bytes: 1_500, profile: profile.clone() };
         config(&values, seat).unwrap()
     }
 }

@@ -8,7 +8,7 @@ use niclab_abi::lists::*;
 use niclab_model::models::matching::item::{self, Item};
 use niclab_model::models::matching::program;
 use niclab_model::models::matching::wire::{Frame, Header, Kind, Operation};
-use niclab_model::nic::{Input, Nic};
+use niclab_model::nic::{Input, Nic, Observed};
 use niclab_model::random::Random;
 use proptest::prelude::*;
 
@@ -565,7 +565,30 @@ proptest! {
         }
         world.settle();
         world.check_end();
+        // Its twin, whose cards are lent the data of frames: whoever looks at anything sees the same.
+        let mut twin = World::new(seed, faults);
+        twin.cluster.lends = true;
+        for _ in 0..steps {
+            twin.step();
+        }
+        twin.settle();
+        twin.check_end();
+        prop_assert_eq!(world.cluster.lent, 0);
+        let (copied, lent) = (world.cluster, twin.cluster);
+        prop_assert_eq!(lent.lent > 0, copied.sent.iter().any(|(_, frame)| has_data(frame)));
+        prop_assert!(copied.sent == lent.sent, "the same frames at the same times, check words included");
+        for (node, (copied, lent)) in copied.hosts.iter().zip(&lent.hosts).enumerate() {
+            prop_assert!(copied.memory == lent.memory, "the memory of node {}", node);
+            prop_assert_eq!(copied.nic.ledger(), lent.nic.ledger());
+            prop_assert_eq!(copied.nic.nic.counters(), lent.nic.nic.counters());
+            prop_assert_eq!(&copied.nic.node, &lent.nic.node);
+            prop_assert_eq!(&copied.interrupts, &lent.interrupts);
+        }
     }
+}
+
+fn has_data(frame: &[u8]) -> bool {
+    Frame::parse(frame).is_ok_and(|frame| !frame.data.is_empty())
 }
 
 #[test]

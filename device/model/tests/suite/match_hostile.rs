@@ -302,7 +302,10 @@ impl Guard {
                     }
                     self.nic.handle(now, Input::DmaData { token, bytes: into, is_whole });
                 }
-                other @ (Output::Complete { .. } | Output::WindowRead { .. }) => panic!("{other:?}"),
+                other @ (Output::Complete { .. }
+                | Output::WindowRead { .. }
+                | Output::LentFrame { .. }
+                | Output::DmaLent { .. }) => panic!("{other:?}"),
                 Output::Reply { bytes, .. } => {
                     replies += 1;
                     self.on_reply(requested, &bytes);

@@ -150,6 +150,8 @@ impl Guard {
                 other @ (Output::DmaFrame { .. }
                 | Output::DmaRead { .. }
                 | Output::WindowRead { .. }
+                | Output::LentFrame { .. }
+                | Output::DmaLent { .. }
                 | Output::Complete { .. }) => {
                     panic!("{other:?}")
                 }

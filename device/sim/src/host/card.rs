@@ -18,6 +18,7 @@ use niclab_model::conventional::Conventional;
 use niclab_model::fabric::ethernet::Concern;
 use niclab_model::nic::fault_injector::Rates;
 use niclab_model::nic::hand_over::{self, HandOver, HandOverError};
+use niclab_model::nic::registry::AnyNic;
 use niclab_model::nic::{DmaWords, FrameBytes, HostRanges, Input, Nic, Output, Register};
 use niclab_model::platform::ledger::Ledger;
 use niclab_model::platform::node_bus::NodeBus;
@@ -64,12 +65,12 @@ impl<T: Transport> Port<T> {
 }
 
 /// Makes what a port is opened for.
-type MakeTransport<T> = Box<dyn Fn(&PortPlan) -> Option<T>>;
+type MakeTransport<T> = Box<dyn Fn(&PortPlan) -> Option<T> + Send>;
 
 /// A host with a modelled card.
 pub struct CardHost<T: Transport> {
     node: u16,
-    nic: Box<dyn Nic>,
+    nic: AnyNic,
     /// It only receives: what stations send.
     ethernet: Function,
     bus: NodeBus,
@@ -108,9 +109,9 @@ impl<T: Transport> CardHost<T> {
     #[must_use]
     pub fn new(
         node: u16,
-        nic: Box<dyn Nic>,
+        nic: AnyNic,
         ethernet: Conventional,
-        transport: impl Fn(&PortPlan) -> Option<T> + 'static,
+        transport: impl Fn(&PortPlan) -> Option<T> + Send + 'static,
     ) -> Self {
         Self {
             node,
@@ -291,6 +292,9 @@ impl<T: Transport> CardHost<T> {
                     bytes.extend_from_slice(pushed.unwrap_or_default());
                     let data = Input::DmaData { token, bytes, is_whole: pushed.is_some() };
                     self.nic.handle(at, data, &mut self.bus);
+                }
+                Output::LentFrame { .. } | Output::DmaLent { .. } => {
+                    checker.fail(Check::RightMemory, || "a card was lent nothing".to_owned());
                 }
                 Output::Interrupt { cause, port, .. } => self.on_interrupt(cause, port, checker),
                 Output::Complete { at, token, bytes } => self.on_complete(at, token, bytes, checker),
@@ -573,6 +577,11 @@ impl Listener for Told<'_> {
 }
 
 impl<T: Transport> Host for CardHost<T> {
+    fn stands_alone(&self) -> bool {
+        // What befalls a faulty card excuses others.
+        !self.is_faulty
+    }
+
     fn open(
         &mut self,
         plan: &PortPlan,
@@ -779,11 +788,6 @@ impl<T: Transport> CardHost<T> {
         }
         self.ethernet.tally.dropped_frames += u64::from(!is_for_host && !is_for_stations);
         is_for_stations
-    }
-
-    fn waits_for_news(&self, script: &Script) -> bool {
-        let is_waiting = script.unsent() > 0 || self.ports.iter().any(|port| port.transport.has_launches());
-        is_waiting && self.ports.iter().any(|port| port.transport.waits_for_news(&port.requester))
     }
 }
 

@@ -19,13 +19,12 @@ pub mod tcp;
 use niclab_model::conventional::Conventional;
 use niclab_model::fabric::Delivery;
 use niclab_model::fabric::ethernet::Concern;
-use niclab_model::nic::Nic;
 use niclab_model::nic::frame::SharedFrame;
 use niclab_model::nic::hand_over::{HandOver, HandOverError, Progress};
 use std::collections::VecDeque;
 
 use niclab_model::nic::fault_injector::Rates;
-use niclab_model::nic::registry::Model;
+use niclab_model::nic::registry::{AnyNic, Model};
 use niclab_model::platform::ledger::Ledger;
 use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::time::{Passage, Time};
@@ -95,7 +94,13 @@ impl Sum {
 }
 
 /// A host and the NIC that its program uses.
-pub trait Host {
+pub trait Host: Send {
+    /// Whether nothing that it asks the checker goes by what other nodes have done: each of its questions is about a flow that
+    /// begins or ends at it.
+    fn stands_alone(&self) -> bool {
+        false
+    }
+
     /// Opens a port as the library does.
     ///
     /// # Errors
@@ -184,7 +189,7 @@ pub struct HostSeat {
     /// The node's rank.
     pub number: u16,
     /// Its card.
-    pub nic: Box<dyn Nic>,
+    pub nic: AnyNic,
     /// Its Ethernet function, which its program does not use.
     pub ethernet: Conventional,
     /// What ports are opened with, where the card has lists.

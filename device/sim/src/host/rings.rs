@@ -22,7 +22,8 @@ use niclab_model::conventional::Conventional;
 use niclab_model::fabric::ethernet::{self, Concern, ETHER_TYPE_CLUSTER, mac_of_node, node_of_mac};
 use niclab_model::nic::fault_injector::Rates;
 use niclab_model::nic::hand_over;
-use niclab_model::nic::{DescriptorQueue, FrameBytes, Input, Nic, Output};
+use niclab_model::nic::registry::AnyNic;
+use niclab_model::nic::{DescriptorQueue, FrameBytes, Input, Output};
 use niclab_model::platform::ledger::Ledger;
 use niclab_model::platform::node_bus::NodeBus;
 use niclab_model::time::{Passage, Time};
@@ -96,7 +97,7 @@ pub(super) struct Raised {
 /// A host whose driver has rings.
 struct RingHost {
     node: u16,
-    nic: Box<dyn Nic>,
+    nic: AnyNic,
     ethernet: Function,
     bus: NodeBus,
     memory: Memory,
@@ -124,7 +125,7 @@ struct RingHost {
 }
 
 impl RingHost {
-    fn new(node: u16, nic: Box<dyn Nic>, ethernet: Conventional) -> Self {
+    fn new(node: u16, nic: AnyNic, ethernet: Conventional) -> Self {
         Self {
             node,
             nic,
@@ -268,7 +269,10 @@ impl RingHost {
                 }
                 Output::Reply { at, token: SEND_TOKEN, bytes } => self.on_sent(at, &bytes, checker),
                 Output::Reply { bytes, .. } => self.replies.push_back(FrameBytes::from_slice(&bytes)),
-                Output::WindowRead { .. } | Output::Complete { .. } => {
+                Output::WindowRead { .. }
+                | Output::Complete { .. }
+                | Output::LentFrame { .. }
+                | Output::DmaLent { .. } => {
                     let node = self.node;
                     checker
                         .fail(Check::RightMemory, || format!("node {node}: {output:?} of a card with rings"));

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use niclab_model::nic::frame::SharedFrame;
+use niclab_model::nic::registry::AnyNic;
 use niclab_model::nic::{HostRanges, Input, Nic, Output};
 use niclab_model::platform::node_bus::NodeBus;
 use niclab_model::time::{Span, Time};
@@ -21,7 +22,7 @@ enum Restless {
 /// A card that never rests.
 struct RestlessNic {
     restless: Restless,
-    nic: Box<dyn Nic>,
+    nic: AnyNic,
     clock: Time,
     /// The last frame that it sent.
     sent: Option<SharedFrame>,
@@ -29,7 +30,7 @@ struct RestlessNic {
 }
 
 impl RestlessNic {
-    fn boxed(restless: Restless, nic: Box<dyn Nic>) -> Box<dyn Nic> {
+    fn boxed(restless: Restless, nic: AnyNic) -> AnyNic {
         Box::new(Self { restless, nic, clock: Time::ZERO, sent: None, answers: VecDeque::new() })
     }
 }
@@ -75,10 +76,15 @@ fn said(restless: Restless) -> String {
     // Two cards answer each other, but one is enough to look at the clock.
     let is_restless = |node| restless == Restless::Answer || node == 1;
     let wrap = move |node, nic| if is_restless(node) { RestlessNic::boxed(restless, nic) } else { nic };
-    let outcome = run(&config, &Options { wrap: &wrap, heals: true, ..Options::default() }).unwrap();
-    let drained = outcome.report.checks.into_iter().find(|checked| checked.name == "drained").unwrap();
-    assert!(!drained.held, "{restless:?}");
-    drained.detail
+    let [said, others @ ..] = [0, 1, 2].map(|threads| {
+        let outcome =
+            run(&config, &Options { wrap: &wrap, heals: true, threads, ..Options::default() }).unwrap();
+        let drained = outcome.report.checks.into_iter().find(|checked| checked.name == "drained").unwrap();
+        assert!(!drained.held, "{restless:?}");
+        drained.detail
+    });
+    assert_eq!(others, [said.clone(), said.clone()], "event by event, and by phases");
+    said
 }
 
 #[test]

@@ -37,4 +37,5 @@ mod stations;
 mod swarm;
 mod tampered;
 mod tcp;
+mod threads;
 mod workloads;

@@ -1,10 +1,10 @@
 //! What a recording has of each model: every message once, whatever the network does to its frames.
 
-use std::cell::RefCell;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 
 use niclab_abi::config::{FEATURE_POSTS, FEATURE_RINGS};
 use niclab_model::models::MODELS;
+use niclab_model::nic::registry::AnyNic;
 use niclab_model::nic::{HostRanges, Input, Nic, Output};
 use niclab_model::platform::node_bus::NodeBus;
 use niclab_model::time::Time;
@@ -20,8 +20,8 @@ struct Seen {
 
 /// A card whose frames are looked at, as a live shell shows them to whoever records.
 struct Shown {
-    nic: Box<dyn Nic>,
-    seen: Rc<RefCell<Seen>>,
+    nic: AnyNic,
+    seen: Arc<Mutex<Seen>>,
 }
 
 impl Nic for Shown {
@@ -36,7 +36,7 @@ impl Nic for Shown {
     fn poll_output(&mut self) -> Option<Output> {
         let output = self.nic.poll_output()?;
         if let Output::Frame { frame, message: Some(message), .. } = &output {
-            let seen = &mut *self.seen.borrow_mut();
+            let seen = &mut *self.seen.lock().unwrap();
             let begun = seen.beginnings.see(message, frame);
             seen.messages.extend(begun.map(|begun| Recorded::new(Time::ZERO, message, &begun)));
         }
@@ -84,10 +84,10 @@ fn every_model_says_which_messages_begin_and_each_is_recorded_once() {
         for node in config.nodes.iter_mut().filter(|_| !model.has(FEATURE_RINGS)) {
             node.link.faults = Faults { loss: 0.05, duplicate: 0.05, ..Faults::default() };
         }
-        let seen = Rc::new(RefCell::new(Seen::default()));
-        let wrap = |_, nic| -> Box<dyn Nic> { Box::new(Shown { nic, seen: Rc::clone(&seen) }) };
+        let seen = Arc::new(Mutex::new(Seen::default()));
+        let wrap = |_, nic| -> AnyNic { Box::new(Shown { nic, seen: Arc::clone(&seen) }) };
         let outcome = run(&config, &Options { wrap: &wrap, ..Options::default() }).unwrap();
-        let messages = &seen.borrow().messages;
+        let messages = &seen.lock().unwrap().messages;
         for (number, node) in (0..).zip(&outcome.report.nodes) {
             let of_node = || messages.iter().filter(|message| message.node == number);
             assert_eq!(of_node().count() as u64, node.messages_sent, "{} node {number}", model.name);
@@ -116,11 +116,11 @@ fn what_is_replayed_is_as_long_as_what_was_recorded() {
     );
     for model in MODELS {
         let workload = Workload { recording: Some("r.jsonl".into()), ..Workload::new(WorkloadKind::Replay) };
-        let seen = Rc::new(RefCell::new(Seen::default()));
-        let wrap = |_, nic| -> Box<dyn Nic> { Box::new(Shown { nic, seen: Rc::clone(&seen) }) };
+        let seen = Arc::new(Mutex::new(Seen::default()));
+        let wrap = |_, nic| -> AnyNic { Box::new(Shown { nic, seen: Arc::clone(&seen) }) };
         let options = Options { wrap: &wrap, recording: Some(&text), ..Options::default() };
         assert!(run(&config(model.name, &workload), &options).unwrap().is_sound(), "{}", model.name);
-        let seen = seen.borrow();
+        let seen = seen.lock().unwrap();
         let sizes = seen.messages.iter().filter(|message| message.bytes > 0).map(|message| message.bytes);
         assert_eq!(sizes.collect::<Vec<_>>(), recorded, "{}", model.name);
     }

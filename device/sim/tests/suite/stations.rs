@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use niclab_model::fabric::ethernet::{BROADCAST, Header, Mac, mac_of_node, mac_of_station};
+use niclab_model::nic::registry::AnyNic;
 use niclab_model::nic::{HostRanges, Input, Nic, Observed, Output, ShellCounts, Statistics};
 use niclab_model::parts::host_interface::{BusTransfer, HostInterface};
 use niclab_model::platform::ledger::Ledger;
@@ -26,7 +27,7 @@ type Heard = Arc<Mutex<Vec<(u16, Mac, u64)>>>;
 /// its program launches.
 struct Station {
     node: u16,
-    nic: Box<dyn Nic>,
+    nic: AnyNic,
     peripheral: HostInterface,
     to_send: VecDeque<Mac>,
     frames: VecDeque<Output>,
@@ -115,7 +116,7 @@ fn outcome(
     let mut config = SimConfig::new(&Source::default().resolve(&file).unwrap(), "test", &workload);
     config.nodes[1].link.faults = faults;
     let heard = Heard::default();
-    let wrap = |node: u16, nic: Box<dyn Nic>| -> Box<dyn Nic> {
+    let wrap = |node: u16, nic: AnyNic| -> AnyNic {
         if node == 3 {
             return nic;
         }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use virtio_bindings::virtio_net::VIRTIO_NET_F_MRG_RXBUF;
 
+use super::work::{self, Work};
 use super::{BenchError, ledger_on_over_off};
 use crate::ethernet::header::Offload;
 use crate::frontend::{EthernetGuest, FrontendError};
@@ -23,6 +24,8 @@ pub const BUFFER_BYTES: u32 = 2176;
 
 /// Frames queued before the device looks, as DPDK's burst.
 const BURST: u32 = 32;
+
+pub const WORK: Work = Work { name: "ethernet", unit: "Ethernet frame of 64 bytes", run: exchange };
 
 /// What was measured.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -114,6 +117,17 @@ fn serve(shell: &Shell) {
     for node in 0..2 {
         world.transmit(node);
     }
+}
+
+/// An exchange of so many frames, both directions together.
+fn exchange(frames: u64) -> Result<u64, BenchError> {
+    let lab = Lab::new(2, |_| ())?;
+    let mut pair = connect(&lab)?;
+    work::repeat(frames, "the exchange of frames", || {
+        let before = pair.received;
+        pair.round(|| serve(lab.daemon().shell()))?;
+        Ok(pair.received - before)
+    })
 }
 
 /// Front end and device in one thread, taking turns; then the same with ledgers over that without.

@@ -7,6 +7,7 @@ mod ethernet;
 pub mod hostile;
 mod testpmd;
 mod ways;
+pub mod work;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,6 +26,7 @@ use crate::shell::Shell;
 use self::hostile::Attack;
 pub use self::testpmd::TestpmdError;
 use self::ways::ALL;
+use self::work::Work;
 
 /// Version of [`Report`] as JSON.
 pub const REPORT_VERSION: u32 = 2;
@@ -107,6 +109,11 @@ pub fn run(options: &Options) -> Result<Report, BenchError> {
         testpmd_left_out: testpmd.as_ref().err().cloned(),
         testpmd: testpmd.ok(),
     })
+}
+
+/// All kinds of work that can be done by amount.
+pub fn works() -> impl Iterator<Item = &'static Work> {
+    ways::WORKS.iter().copied().flatten().chain([&ethernet::WORK])
 }
 
 /// Attacks that take cards of some kind.

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use niclab_spec::monitor::{Heartbeat, LOCK_PATIENCE, STATS_VERSION, Stuck};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use crate::shell::Shell;
 use crate::shell::world::World;
@@ -32,7 +32,7 @@ impl Heart {
     ///
     /// # Errors
     /// [`Stuck`] when somebody else keeps it.
-    pub fn world<'a>(&self, shell: &'a Shell) -> Result<MutexGuard<'a, World>, Stuck> {
+    pub fn world<'a>(&self, shell: &'a Shell) -> Result<World<'a>, Stuck> {
         let begin = Instant::now();
         let world = shell.try_world(self.patience);
         let mut stuck_since = self.stuck_since.lock();

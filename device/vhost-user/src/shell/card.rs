@@ -1,6 +1,7 @@
 //! One node's cluster function as the shell holds it: the model, and all that the model's inputs and outputs need.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use niclab_abi::bar::{DOORBELL_SPARED, DOORBELL_WANTED};
@@ -13,8 +14,10 @@ use niclab_model::nic::fault_injector::{FaultInjector, FaultyNic};
 use niclab_model::nic::frame::SharedFrame;
 use niclab_model::nic::registry::AnyNic;
 use niclab_model::nic::{
-    DescriptorQueue, FrameBytes, HostRange, Input, ShellCounts, Statistics, WindowRange,
+    DescriptorQueue, FrameBytes, HostRange, HostRanges, Input, Nic, Observed, Output, ShellCounts,
+    Statistics, WindowRange,
 };
+use niclab_model::platform::ledger::Ledger;
 use niclab_model::platform::node_bus::NodeBus;
 use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::time::{Passage, Time};
@@ -23,6 +26,7 @@ use niclab_spec::DeviceFaults;
 use super::control::{Control, Next};
 use super::descriptors::{self, Descriptors, virtqueue};
 use super::events::Events;
+use super::lent::{LentFrame, Loan};
 use super::pages::{Launch, Pages};
 use crate::memory::DmaMemory;
 use crate::ring::{Burst, RingError};
@@ -143,10 +147,10 @@ impl Card {
         }
     }
 
-    /// The card with a model that device faults befall.
-    #[must_use]
-    pub fn with_fault_injector(self, fault_injector: FaultInjector) -> Self {
-        Self { nic: Box::new(FaultyNic::new(self.nic, fault_injector)), ..self }
+    /// Device faults befall the model from now on.
+    pub fn inject(&mut self, fault_injector: FaultInjector) {
+        let nic = std::mem::replace(&mut self.nic, Box::new(NoCard::default()));
+        self.nic = Box::new(FaultyNic::new(nic, fault_injector));
     }
 
     /// What the model has done since the last call, in units of [`Nic::work_done`].
@@ -250,15 +254,21 @@ impl Card {
         bus: &mut NodeBus,
     ) {
         let Passage { head, tail } = passage;
+        self.note_arrival(tail, frame.len(), message);
+        self.nic.handle(tail, Input::Frame { frame, head, message }, bus);
+    }
+
+    /// A frame of so many bytes comes to the model.
+    #[inline]
+    fn note_arrival(&mut self, tail: Time, frame_bytes: usize, message: Option<TraceTag>) {
         self.acts_at(tail);
         self.counts.traffic.received_frames += 1;
-        self.counts.traffic.received_bytes += frame.len() as u64;
+        self.counts.traffic.received_bytes += frame_bytes as u64;
         if let Some(message) = message {
             // Messages of several senders meet on the way in the order in which they are fed.
             let other = self.last_sender.replace(message.node).is_some_and(|last| last != message.node);
             self.counts.unordered += u64::from(other);
         }
-        self.nic.handle(tail, Input::Frame { frame, head, message }, bus);
     }
 
     /// Fires the model's deadline, because all was quiet for a while of wall time, or others got that far.
@@ -452,6 +462,36 @@ impl Card {
         }
     }
 
+    /// Feeds a frame to the model whose data is lent, at its arrival.
+    #[inline]
+    pub fn arrive_lent(
+        &mut self,
+        passage: Passage,
+        frame: &LentFrame,
+        message: Option<TraceTag>,
+        bus: &mut NodeBus,
+    ) {
+        self.note_arrival(passage.tail, frame.frame_bytes(), message);
+        let input = Input::LentFrame { lent: frame.head(), head: passage.head, message };
+        self.nic.handle(passage.tail, input, bus);
+    }
+
+    /// Stores bytes of a frame's data, which is lent, into the guest's memory, unless the guest is not there to expect it.
+    #[inline]
+    pub fn store_lent(&mut self, frame: &LentFrame, bytes: &Range<usize>, ranges: &[HostRange]) {
+        if self.is_running && frame.store(bytes, &self.memory, ranges).is_err() {
+            violation(&mut self.counts.violations, "dma_outside_memory");
+        }
+    }
+
+    /// What is lent to the card of what its model asked for, to be appended to this, if it can be. The head of a frame comes first:
+    /// words are looked at.
+    #[inline]
+    pub fn loan(&self, ranges: &HostRanges, into: &FrameBytes) -> Option<Loan> {
+        let finish = self.nic.lends().filter(|_| self.is_running && !into.is_empty())?;
+        Loan::new(&self.memory, ranges, finish)
+    }
+
     /// Loads what the model asked for, and gives it to the model.
     pub fn load(&mut self, at: Time, token: u64, ranges: &[HostRange], into: FrameBytes, bus: &mut NodeBus) {
         let mut bytes = into;
@@ -486,5 +526,57 @@ impl Card {
         self.events.forget();
         self.nic.handle(bus.clock(), Input::HostReset, bus);
         self.follow_ports();
+    }
+}
+
+/// What stands in a card's place while it is changed.
+#[derive(Default)]
+struct NoCard {
+    ledger: Ledger,
+}
+
+impl Nic for NoCard {
+    fn handle(&mut self, _: Time, _: Input<'_>, _: &mut NodeBus) {}
+
+    fn accepts_store(&self, _: u32) -> bool {
+        false
+    }
+
+    fn memory_named_by(&self, _: &[u8]) -> HostRanges {
+        HostRanges::new()
+    }
+
+    fn poll_output(&mut self) -> Option<Output> {
+        None
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        None
+    }
+
+    fn is_open(&self, _: u32) -> bool {
+        false
+    }
+}
+
+impl Observed for NoCard {
+    fn delivered(&self, _: u32) -> u64 {
+        0
+    }
+
+    fn unordered(&self) -> u64 {
+        0
+    }
+
+    fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    fn ledger_mut(&mut self) -> &mut Ledger {
+        &mut self.ledger
+    }
+
+    fn statistics(&self, _: &ShellCounts) -> Statistics {
+        Statistics::default()
     }
 }

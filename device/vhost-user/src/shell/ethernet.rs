@@ -24,8 +24,9 @@ use niclab_model::time::Time;
 use smallvec::SmallVec;
 
 use self::sending::Sender;
-use super::card::{Card, Traffic, Violations, violation};
+use super::card::{Traffic, Violations, violation};
 use super::network::Network;
+use super::node::Nodes;
 use super::turn::{FRAME_NS, Turn, frame_ns};
 use crate::ethernet::frame::Frame;
 use crate::ethernet::header::Offload;
@@ -201,8 +202,7 @@ impl Ethernet {
         node: usize,
         network: &mut Network,
         turn: &mut Turn,
-        buses: &mut [NodeBus],
-        cards: &[Card],
+        nodes: &mut Nodes<'_>,
     ) -> bool {
         let Self { functions, states, held, deliveries, latest_sent } = self;
         let doorbells = functions.get_mut(node).map_or(0, |function| function.take_doorbells(QUEUE_TRANSMIT));
@@ -216,7 +216,7 @@ impl Ethernet {
             }
         };
         burst.want_doorbell(false);
-        let receivers = Receivers::new(functions, states, buses, cards);
+        let receivers = Receivers::new(functions, states, nodes);
         let mut sender = Sender {
             node,
             negotiated: function.negotiated,
@@ -252,7 +252,7 @@ impl Ethernet {
         sender.receivers.finish();
         let doorbells = sender.doorbells;
         drop(sender);
-        let mut owner = states.get_mut(node).zip(buses.get_mut(node));
+        let mut owner = states.get_mut(node).zip(nodes.bus_mut(node));
         if let Some((state, bus)) = &mut owner {
             state.doorbells(doorbells, bus);
         }
@@ -267,22 +267,22 @@ impl Ethernet {
     }
 
     /// The driver of `node` has left receive buffers: frames that waited for some are delivered.
-    pub fn refill(&mut self, node: usize, buses: &mut [NodeBus], cards: &[Card]) {
+    pub fn refill(&mut self, node: usize, nodes: &mut Nodes<'_>) {
         let doorbells =
             self.functions.get_mut(node).map_or(0, |function| function.take_doorbells(QUEUE_RECEIVE));
-        if let Some((state, bus)) = self.states.get_mut(node).zip(buses.get_mut(node)) {
+        if let Some((state, bus)) = self.states.get_mut(node).zip(nodes.bus_mut(node)) {
             state.doorbells(doorbells, bus);
         }
-        let mut receivers = self.receivers(buses, cards);
+        let mut receivers = self.receivers(nodes);
         receivers.drain_backlog(node);
         receivers.finish();
     }
 
     /// The fabric was quiet: frames that a fault held back arrive.
-    pub fn release_held(&mut self, buses: &mut [NodeBus], cards: &[Card]) -> bool {
+    pub fn release_held(&mut self, nodes: &mut Nodes<'_>) -> bool {
         let held = std::mem::take(&mut self.held);
         let any = !held.is_empty();
-        let mut receivers = self.receivers(buses, cards);
+        let mut receivers = self.receivers(nodes);
         for Held { arrival, offload, mut frame } in held {
             receivers.arrive(&arrival, &offload, &Frame::from_bytes(&mut frame));
         }
@@ -297,10 +297,9 @@ impl Ethernet {
         at: Time,
         frame: &SharedFrame,
         message: Option<TraceTag>,
-        buses: &mut [NodeBus],
-        cards: &[Card],
+        nodes: &mut Nodes<'_>,
     ) -> u32 {
-        let mut receivers = self.receivers(buses, cards);
+        let mut receivers = self.receivers(nodes);
         receivers.price(to, at, frame.len(), message);
         receivers.deliver(to, &Offload::default(), &Frame::from_bytes(&mut frame.to_vec()));
         receivers.finish();
@@ -314,8 +313,8 @@ impl Ethernet {
         }
     }
 
-    fn receivers<'a>(&'a mut self, buses: &'a mut [NodeBus], cards: &'a [Card]) -> Receivers<'a> {
-        Receivers::new(&self.functions, &mut self.states, buses, cards)
+    fn receivers<'a, 'n>(&'a mut self, nodes: &'a mut Nodes<'n>) -> Receivers<'a, 'n> {
+        Receivers::new(&self.functions, &mut self.states, nodes)
     }
 }
 
@@ -326,36 +325,30 @@ fn note(states: &mut [PortState], node: usize, error: RingError) {
 }
 
 /// Receive queues that were opened during a burst.
-struct Receivers<'a> {
+struct Receivers<'a, 'n> {
     functions: &'a [Function],
     states: &'a mut [PortState],
-    buses: &'a mut [NodeBus],
-    cards: &'a [Card],
+    nodes: &'a mut Nodes<'n>,
     open: SmallVec<[(usize, Receiver<'a>); 2]>,
     /// Estimated processor time of what was done since the last [`Receivers::take_spent`].
     spent_ns: u32,
 }
 
-impl<'a> Receivers<'a> {
-    fn new(
-        functions: &'a [Function],
-        states: &'a mut [PortState],
-        buses: &'a mut [NodeBus],
-        cards: &'a [Card],
-    ) -> Self {
-        Self { functions, states, buses, cards, open: SmallVec::new(), spent_ns: 0 }
+impl<'a, 'n> Receivers<'a, 'n> {
+    fn new(functions: &'a [Function], states: &'a mut [PortState], nodes: &'a mut Nodes<'n>) -> Self {
+        Self { functions, states, nodes, open: SmallVec::new(), spent_ns: 0 }
     }
 
     /// Whether the card of `node` has stations.
     fn has_stations(&self, node: usize) -> bool {
-        self.cards.get(node).is_some_and(|card| card.nic.has_stations())
+        self.nodes.card(node).is_some_and(|card| card.nic.has_stations())
     }
 
     /// Whether stations anywhere may get what concerns these.
     fn are_stations(&self, concern: Concern) -> bool {
         match concern {
             Concern::Stations(node) => self.has_stations(node.into()),
-            Concern::All => self.cards.iter().any(|card| card.nic.has_stations()),
+            Concern::All => self.nodes.cards().any(|(_, card)| card.nic.has_stations()),
             _ => false,
         }
     }
@@ -365,7 +358,7 @@ impl<'a> Receivers<'a> {
     fn price(&mut self, to: usize, at: Time, bytes: usize, message: Option<TraceTag>) {
         // What comes without a driver costs a host nothing.
         let is_taken = self.functions.get(to).is_some_and(|function| !function.vrings.is_empty());
-        let receiver = self.states.get_mut(to).zip(self.buses.get_mut(to));
+        let receiver = self.states.get_mut(to).zip(self.nodes.bus_mut(to));
         if let Some((state, bus)) = receiver.filter(|_| is_taken) {
             state.nic.ledger_mut().attribute(message);
             let received = state.nic.receive(at, bytes as u64, bus);
@@ -591,7 +584,7 @@ impl<'a> Receivers<'a> {
             let burst = receiver.burst();
             if burst.publish() == Interrupt::Wanted
                 && burst.interrupt()
-                && let Some((state, bus)) = self.states.get_mut(*to).zip(self.buses.get_mut(*to))
+                && let Some((state, bus)) = self.states.get_mut(*to).zip(self.nodes.bus_mut(*to))
             {
                 state.receive_interrupts += 1;
                 state.interrupt(bus);

@@ -4,7 +4,7 @@
 //! * [`card`]: one node's model with its pages, queues and counts;
 //! * [`pages`]: the BAR; [`control`] and [`events`]: the two queues that are not rings of packets;
 //! * [`descriptors`]: the queues that carry chains of buffers to models that take them;
-//! * [`ethernet`]: the Ethernet functions; [`network`]: frames under way;
+//! * [`ethernet`]: the Ethernet functions; [`network`]: frames under way, [`in_order`]; [`lent`]: those whose data lies in guests;
 //! * [`turn`]: how much may be done before others get the world;
 //! * [`wait`]: when to sleep and when to poll;
 //! * `watching`: what is done, shown to those who watch;
@@ -15,7 +15,10 @@ pub mod control;
 pub mod descriptors;
 pub mod ethernet;
 pub mod events;
+pub mod in_order;
+pub mod lent;
 pub mod network;
+pub mod node;
 pub mod pages;
 pub mod quiet;
 pub mod turn;
@@ -29,11 +32,12 @@ use std::time::{Duration, Instant};
 use niclab_abi::config::DeviceConfig;
 use niclab_model::time::Span;
 use niclab_spec::Faults;
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex};
 
 use self::quiet::Quiet;
 use self::wait::Policy;
 use self::world::World;
+use self::world::cluster::Cluster;
 use self::world::hand_over::LoadError;
 use crate::watch::watchers::Watchers;
 
@@ -59,9 +63,9 @@ pub struct Connected {
     pub bar: bool,
 }
 
-/// The world behind its lock, and what needs no lock.
+/// The nodes behind their locks, and what needs no lock.
 pub struct Shell {
-    world: Mutex<World>,
+    cluster: Cluster,
     nodes: Vec<NodeInfo>,
     connected: Mutex<Vec<Connected>>,
     quiet: Quiet,
@@ -76,25 +80,27 @@ pub struct Shell {
 const MAX_TURNS: usize = 1 << 14;
 
 /// Takes `step` until it says that there is no more, and lets others have the world between two steps.
-pub fn in_turns(world: &mut MutexGuard<'_, World>, step: impl Fn(&mut World) -> bool) {
+pub fn in_turns<'a>(world: &mut World<'a>, step: impl Fn(&mut World<'a>) -> bool) {
     for _ in 0..MAX_TURNS {
         if !step(world) {
             return;
         }
-        MutexGuard::bump(world);
+        world.bump();
     }
 }
 
 impl Shell {
     /// A shell for this world, whose nodes are described by `nodes`.
-    pub fn new(world: World, nodes: Vec<NodeInfo>) -> Arc<Self> {
+    pub fn new(cluster: Cluster, nodes: Vec<NodeInfo>) -> Arc<Self> {
         let connected = Mutex::new(vec![Connected::default(); nodes.len()]);
         let quiet = Quiet::default();
-        if world.network.is_any_faulty() || world.has_device_faults() {
+        let world = cluster.world();
+        if world.common.network.is_any_faulty() || world.has_device_faults() {
             quiet.hurry();
         }
+        drop(world);
         Arc::new(Self {
-            world: Mutex::new(world),
+            cluster,
             nodes,
             connected,
             quiet,
@@ -106,40 +112,51 @@ impl Shell {
     }
 
     /// Sets what goes wrong on a node's link from now on. False when there is no such node.
-    pub fn set_faults(&self, world: &mut World, node: u16, faults: &Faults) -> bool {
+    pub fn set_faults(&self, world: &mut World<'_>, node: u16, faults: &Faults) -> bool {
         if *faults != Faults::default() {
             self.quiet.hurry();
         }
-        let is_there = world.network.set_faults(node, faults);
+        let is_there = world.set_link_faults(node, faults);
         world.tell_link(node.into());
         is_there
     }
 
     /// The world, for as long as the guard lives. Whoever did something in it calls [`Shell::did`] before giving it back.
     #[inline]
-    pub fn world(&self) -> MutexGuard<'_, World> {
-        self.world.lock()
+    pub fn world(&self) -> World<'_> {
+        self.cluster.world()
+    }
+
+    /// The nodes, to be held in parts.
+    #[inline]
+    pub const fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// What was done so far, by anybody but who merely asked: while it stays the same, the fabric is quiet.
+    pub fn acts(&self) -> u64 {
+        self.quiet.acts() + self.cluster.acts_in_parts()
     }
 
     /// The world, if it is to be had within so long. Whoever must answer though the world is stuck asks so.
-    pub fn try_world(&self, patience: Duration) -> Option<MutexGuard<'_, World>> {
-        self.world.try_lock_for(patience)
+    pub fn try_world(&self, patience: Duration) -> Option<World<'_>> {
+        self.cluster.try_world(patience)
     }
 
     /// Something was done in the world: if anybody launched, released, sent or received, model time is not to pass by itself for a
     /// while. Those who watch see it.
     #[inline]
-    pub fn did(&self, world: &mut World) {
+    pub fn did(&self, world: &mut World<'_>) {
         self.go_on_loading(world);
         world.show();
-        self.quiet.touch(world.acts(), world.is_waiting() || world.ethernet.is_holding());
+        self.quiet.touch(world.acts(), world.is_waiting() || world.common.ethernet.is_holding());
     }
 
     /// Gives the cards of these nodes another program.
     ///
     /// # Errors
     /// Why they do not take it.
-    pub fn load(&self, world: &mut World, nodes: &[usize], image: &[u8]) -> Result<(), LoadError> {
+    pub fn load(&self, world: &mut World<'_>, nodes: &[usize], image: &[u8]) -> Result<(), LoadError> {
         world.load(nodes, image)?;
         *self.loaded.lock() = None;
         self.quiet.hurry_while(true);
@@ -157,7 +174,7 @@ impl Shell {
 
     /// Cards that take another program may go on. To be called after anything was done.
     #[inline]
-    fn go_on_loading(&self, world: &mut World) {
+    fn go_on_loading(&self, world: &mut World<'_>) {
         if world.is_loading()
             && let Some(took) = world.go_on_loading()
         {
@@ -183,7 +200,7 @@ impl Shell {
         let mut connected = self.connected.lock();
         if let Some(state) = connected.get_mut(node) {
             change(state);
-            world.network.set_link_up(node as u16, state.cluster || state.ethernet);
+            world.set_link_up(node, state.cluster || state.ethernet);
         }
     }
 

@@ -1,20 +1,19 @@
 //! The fabric as the live shell uses it: frames that are under way, in the order of model time.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
 use niclab_model::fabric::ethernet::{Concern, HEADER_BYTES};
 use niclab_model::fabric::faults::Faults;
-use niclab_model::fabric::{Deliveries, Delivery, Fabric};
-use niclab_model::nic::frame::SharedFrame;
+use niclab_model::fabric::{Deliveries, Delivery, Port, Ports, Switching};
+use niclab_model::nic::frame::{LentHead, SharedFrame};
 use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::time::{Passage, Time};
 
+use super::in_order::InOrder;
+use super::lent::{Carried, LentFrame};
 use crate::ethernet::frame::MAX_FRAME_BYTES;
 use crate::watch::taps::Taps;
 
 /// A frame of a model on its way to a node.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct InFlight {
     /// When its last byte is there.
     pub at: Time,
@@ -25,12 +24,20 @@ pub struct InFlight {
     /// The node.
     pub to: u16,
     /// The frame, already damaged if a fault says so.
-    pub frame: SharedFrame,
+    pub frame: Carried,
     /// The message that it carries.
     pub message: Option<TraceTag>,
     /// Whom it concerns there.
     pub concern: Concern,
 }
+
+impl PartialEq for InFlight {
+    fn eq(&self, other: &Self) -> bool {
+        (self.at, self.order) == (other.at, other.order)
+    }
+}
+
+impl Eq for InFlight {}
 
 impl Ord for InFlight {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
@@ -44,19 +51,21 @@ impl PartialOrd for InFlight {
     }
 }
 
-/// Fabric and frames under way.
+/// The switch, and frames under way.
 pub struct Network {
-    fabric: Fabric,
+    switching: Switching,
     /// What goes wrong on each link, in the words of whoever set it.
     faults: Vec<niclab_spec::Faults>,
     /// Whether that is anything.
     is_faulty: Vec<bool>,
-    in_flight: BinaryHeap<Reverse<InFlight>>,
-    /// The one frame under way, while there is only one: the common case needs no heap.
-    only: Option<InFlight>,
+    /// Of any of them.
+    is_any_faulty: bool,
+    in_flight: InOrder<InFlight>,
     /// Held back by a fault until another frame overtook it, or until the fabric is quiet.
     held: Vec<InFlight>,
     order: u64,
+    /// Whether the data of any frame under way is lent.
+    has_lent: bool,
     deliveries: Deliveries,
     /// A header, and silence as long as the longest frame: the fabric wants to see a frame's length.
     blank: Vec<u8>,
@@ -66,20 +75,39 @@ pub struct Network {
 
 impl Network {
     /// Nothing under way.
-    pub fn new(fabric: Fabric) -> Self {
+    pub fn new(switching: Switching, nodes: usize) -> Self {
         Self {
-            faults: vec![niclab_spec::Faults::default(); fabric.ports().into()],
-            is_faulty: vec![false; fabric.ports().into()],
-            fabric,
-            in_flight: BinaryHeap::new(),
-            only: None,
+            faults: vec![niclab_spec::Faults::default(); nodes],
+            is_faulty: vec![false; nodes],
+            is_any_faulty: false,
+            switching,
+            in_flight: InOrder::new(),
             held: Vec::new(),
             order: 0,
+            has_lent: false,
             deliveries: Deliveries::new(),
             blank: vec![0; MAX_FRAME_BYTES],
             latest: Time::ZERO,
             taps: Taps::default(),
         }
+    }
+
+    /// The same switch, for a part of the nodes.
+    pub fn of_part(&self) -> Self {
+        Self::new(self.switching.clone(), 0)
+    }
+
+    /// Takes over what is under way in a part of the nodes.
+    pub fn absorb(&mut self, part: &mut Self) {
+        while let Some(InFlight { at, head, to, frame, message, concern, .. }) = part.pop() {
+            self.push(&Delivery { to, head, at, corrupt: None }, frame, message, concern, false);
+        }
+    }
+
+    /// To which node a frame goes, where that is known from the start.
+    #[inline]
+    pub fn known_way(&self, frame: &[u8]) -> Option<u16> {
+        self.switching.known_way(frame)
     }
 
     /// Who watches.
@@ -93,9 +121,9 @@ impl Network {
         &mut self.taps
     }
 
-    /// The fabric, and who watches it.
-    pub(super) const fn parts(&mut self) -> (&mut Fabric, &Taps) {
-        (&mut self.fabric, &self.taps)
+    /// The switch, and who watches it.
+    pub(super) const fn parts(&mut self) -> (&mut Switching, &Taps) {
+        (&mut self.switching, &self.taps)
     }
 
     /// A frame arrives at `at`.
@@ -103,40 +131,26 @@ impl Network {
         self.latest = self.latest.max(at);
     }
 
-    /// The fabric.
-    pub const fn fabric(&self) -> &Fabric {
-        &self.fabric
-    }
-
-    /// To keep the ledger's stages, or to turn it off.
-    pub const fn fabric_mut(&mut self) -> &mut Fabric {
-        &mut self.fabric
-    }
-
     /// The latest arrival so far.
     pub const fn latest(&self) -> Time {
         self.latest
     }
 
-    /// What goes wrong on a node's link from now on. False when there is no such node.
-    pub fn set_faults(&mut self, node: u16, wanted: &niclab_spec::Faults) -> bool {
+    /// What goes wrong on a node's link from now on.
+    pub fn set_faults(&mut self, node: u16, wanted: &niclab_spec::Faults, port: &mut Port) {
         let faults = niclab_assembly::faults(wanted);
         let number = usize::from(node);
         if let (Some(kept), Some(is_faulty)) = (self.faults.get_mut(number), self.is_faulty.get_mut(number)) {
             *kept = *wanted;
             *is_faulty = faults != Faults::NONE;
         }
-        self.fabric.set_faults(node, faults)
+        self.is_any_faulty = self.is_faulty.contains(&true);
+        port.set_faults(faults);
     }
 
     /// What goes wrong on each node's link, by node.
     pub fn faults(&self) -> &[niclab_spec::Faults] {
         &self.faults
-    }
-
-    /// Takes a node's link up or down.
-    pub fn set_link_up(&mut self, node: u16, is_up: bool) {
-        self.fabric.set_link_up(node, is_up);
     }
 
     /// Whether each frame from or to this node has a fate of its own.
@@ -147,8 +161,8 @@ impl Network {
 
     /// Whether any link is faulty.
     #[inline]
-    pub fn is_any_faulty(&self) -> bool {
-        self.is_faulty.iter().any(|is_faulty| *is_faulty)
+    pub const fn is_any_faulty(&self) -> bool {
+        self.is_any_faulty
     }
 
     /// Sends a frame of a model. When it has one sound arrival and nothing else is under way, that is given back, and the frame
@@ -156,6 +170,7 @@ impl Network {
     #[inline]
     pub fn send(
         &mut self,
+        ports: &mut impl Ports,
         ready: Passage,
         from: u16,
         frame: &SharedFrame,
@@ -165,14 +180,21 @@ impl Network {
         if concern == Concern::All {
             // The Ethernet function beside the station hears it without the link.
             let own = Delivery { to: from, head: ready.head, at: ready.tail, corrupt: None };
-            self.push(&own, frame.clone(), message, Concern::Host, false);
+            self.push(&own, Carried::Whole(frame.clone()), message, Concern::Host, false);
         }
-        let reordered = self.reordered();
+        let reordered = self.reordered(ports);
         self.deliveries.clear();
         if self.taps.is_any() {
-            self.taps.forward(&mut self.fabric, ready, from, frame, message, &mut self.deliveries);
+            self.taps.forward(
+                (&mut self.switching, ports),
+                ready,
+                from,
+                frame,
+                message,
+                &mut self.deliveries,
+            );
         } else {
-            self.fabric.forward(ready, from, frame, message, &mut self.deliveries);
+            self.switching.forward(ports, ready, from, frame, message, &mut self.deliveries);
         }
         // Without faults on any link a frame has one arrival, and is sound.
         if let (&[only], None) = (self.deliveries.as_slice(), reordered) {
@@ -180,10 +202,10 @@ impl Network {
                 self.latest = self.latest.max(only.at);
                 return Some(only);
             }
-            self.push(&only, frame.clone(), message, concern, false);
+            self.push(&only, Carried::Whole(frame.clone()), message, concern, false);
             return None;
         }
-        let is_late = reordered != self.reordered();
+        let is_late = reordered != self.reordered(ports);
         // The double of a late frame is not late.
         let late = self.deliveries.iter().map(|delivery| delivery.at).max();
         for delivery in std::mem::take(&mut self.deliveries) {
@@ -192,24 +214,100 @@ impl Network {
                 copy.flip(bit);
                 concern = concern.damaged();
             }
-            self.push(&delivery, copy, message, concern, is_late && Some(delivery.at) == late);
+            self.push(
+                &delivery,
+                Carried::Whole(copy),
+                message,
+                concern,
+                is_late && Some(delivery.at) == late,
+            );
         }
         None
     }
 
+    /// Whether data of guests may be lent to frames: nobody looks at them on their way, or keeps, changes or doubles them.
+    #[inline]
+    pub fn may_lend(&self) -> bool {
+        !self.taps.is_any() && !self.is_any_faulty()
+    }
+
+    /// Sends a frame of a model whose data is lent, while [`Network::may_lend`]. As [`Network::send`]: the frame is given back
+    /// when it arrives at once, and is under way otherwise.
+    #[inline]
+    pub fn send_lent(
+        &mut self,
+        ports: &mut impl Ports,
+        ready: Passage,
+        from: u16,
+        frame: LentFrame,
+        message: Option<TraceTag>,
+    ) -> Option<(Delivery, LentFrame)> {
+        let LentHead { bytes: head, frame_bytes } = frame.head();
+        if let Some(place) = self.blank.get_mut(..head.len()) {
+            place.copy_from_slice(head);
+        }
+        let silence = self.blank.get(..frame_bytes).unwrap_or_default();
+        self.deliveries.clear();
+        self.switching.forward(ports, ready, from, silence, message, &mut self.deliveries);
+        match self.deliveries.as_slice() {
+            &[only] if self.is_idle() => {
+                self.latest = self.latest.max(only.at);
+                return Some((only, frame));
+            }
+            &[only] => {
+                self.has_lent = true;
+                self.push(&only, Carried::Lent(frame), message, Concern::Card, false);
+            }
+            [] => {}
+            // To a node that there is not: everybody gets it.
+            _ => {
+                let frame = frame.into_owned();
+                for delivery in std::mem::take(&mut self.deliveries) {
+                    self.push(&delivery, Carried::Whole(frame.clone()), message, Concern::Card, false);
+                }
+            }
+        }
+        None
+    }
+
+    /// What is still under way is kept: nothing of it is lent any more.
+    #[inline]
+    pub fn own_all(&mut self) {
+        if std::mem::take(&mut self.has_lent) {
+            self.in_flight.for_each_mut(|frame| frame.frame.own());
+        }
+    }
+
     /// Sends a frame of a model; its arrivals are under way afterwards.
     #[inline]
-    pub fn keep(&mut self, ready: Passage, from: u16, frame: SharedFrame, message: Option<TraceTag>) {
+    pub fn keep(
+        &mut self,
+        ports: &mut impl Ports,
+        ready: Passage,
+        from: u16,
+        frame: Carried,
+        message: Option<TraceTag>,
+    ) {
+        let frame = match frame {
+            Carried::Whole(frame) => frame,
+            Carried::Lent(frame) => {
+                if let Some((delivery, frame)) = self.send_lent(ports, ready, from, frame, message) {
+                    self.has_lent = true;
+                    self.push(&delivery, Carried::Lent(frame), message, Concern::Card, false);
+                }
+                return;
+            }
+        };
         let concern = Concern::of(&frame);
-        if let Some(delivery) = self.send(ready, from, &frame, message, concern) {
-            self.push(&delivery, frame, message, concern, false);
+        if let Some(delivery) = self.send(ports, ready, from, &frame, message, concern) {
+            self.push(&delivery, Carried::Whole(frame), message, concern, false);
         }
     }
 
     /// Whether frames are under way that nothing holds back.
     #[inline]
     pub fn is_moving(&self) -> bool {
-        self.only.is_some() || !self.in_flight.is_empty()
+        !self.in_flight.is_empty()
     }
 
     /// Whether nothing is under way.
@@ -222,7 +320,7 @@ impl Network {
     fn push(
         &mut self,
         delivery: &Delivery,
-        frame: SharedFrame,
+        frame: Carried,
         message: Option<TraceTag>,
         concern: Concern,
         is_held: bool,
@@ -233,18 +331,15 @@ impl Network {
         let next = InFlight { at, head, order: self.order, to, frame, message, concern };
         if is_held {
             self.held.push(next);
-        } else if self.only.is_none() && self.in_flight.is_empty() {
-            self.only = Some(next);
         } else {
-            self.in_flight.extend(self.only.take().map(Reverse));
-            self.in_flight.push(Reverse(next));
+            self.in_flight.push(next);
         }
     }
 
     /// The next arrival in model time. A frame that a fault held back follows the first one that overtook it.
     #[inline]
     pub fn pop(&mut self) -> Option<InFlight> {
-        let next = self.only.take().or_else(|| self.in_flight.pop().map(|Reverse(next)| next))?;
+        let next = self.in_flight.pop()?;
         if !self.held.is_empty() {
             let to = next.to;
             self.release(|held| held.to == to);
@@ -260,9 +355,8 @@ impl Network {
     }
 
     fn release(&mut self, which: impl Fn(&InFlight) -> bool) {
-        self.in_flight.extend(self.only.take().map(Reverse));
         for held in std::mem::take(&mut self.held) {
-            if which(&held) { self.in_flight.push(Reverse(held)) } else { self.held.push(held) }
+            if which(&held) { self.in_flight.push(held) } else { self.held.push(held) }
         }
     }
 
@@ -273,22 +367,22 @@ impl Network {
 
     /// Frames that faults on links have held back so far; only counted where a link is faulty.
     #[inline]
-    pub fn reordered(&self) -> Option<u64> {
+    pub fn reordered(&self, ports: &mut impl Ports) -> Option<u64> {
         if !self.is_any_faulty() {
             return None;
         }
-        let ports = 0..self.fabric.ports();
-        Some(ports.filter_map(|port| self.fabric.counters(port)).map(|counters| counters.reordered).sum())
+        let numbers = 0..ports.count() as u16;
+        Some(numbers.filter_map(|number| Some(ports.port(number)?.counters().reordered)).sum())
     }
 
     /// Prices an Ethernet frame of `bytes` that begins with `header`, and says who gets it. Its bytes stay where they are.
     #[inline]
     pub fn forward(
         &mut self,
+        ports: &mut impl Ports,
         at: Time,
         from: u16,
-        header: &[u8; HEADER_BYTES],
-        bytes: usize,
+        (header, bytes): (&[u8; HEADER_BYTES], usize),
         message: Option<TraceTag>,
         deliveries: &mut Deliveries,
     ) {
@@ -297,7 +391,7 @@ impl Network {
             *place = *header;
         }
         let frame = self.blank.get(..bytes).unwrap_or_default();
-        self.fabric.forward(at, from, frame, message, deliveries);
+        self.switching.forward(ports, at, from, frame, message, deliveries);
         for delivery in deliveries.iter() {
             self.latest = self.latest.max(delivery.at);
         }
@@ -307,6 +401,7 @@ impl Network {
     #[cold]
     pub fn forward_shown(
         &mut self,
+        ports: &mut impl Ports,
         at: Time,
         from: u16,
         frame: &[u8],
@@ -315,7 +410,7 @@ impl Network {
     ) {
         deliveries.clear();
         let frame = SharedFrame::from(frame);
-        self.taps.forward(&mut self.fabric, at.into(), from, &frame, message, deliveries);
+        self.taps.forward((&mut self.switching, ports), at.into(), from, &frame, message, deliveries);
         for delivery in deliveries.iter() {
             self.latest = self.latest.max(delivery.at);
         }
@@ -325,7 +420,7 @@ impl Network {
 #[cfg(test)]
 mod tests {
     use niclab_model::fabric::link::LinkConfig;
-    use niclab_model::fabric::{FabricConfig, Forwarding};
+    use niclab_model::fabric::{Fabric, FabricConfig, Forwarding};
     use niclab_model::time::Span;
 
     use super::*;
@@ -338,12 +433,13 @@ mod tests {
             switch_fall_through: Span::ZERO,
             seed: 1,
         });
-        let mut network = Network::new(fabric.unwrap());
+        let (mut ports, switching) = fabric.unwrap().into_parts();
+        let mut network = Network::new(switching, 2);
         let faults = niclab_spec::Faults { duplicate: 1.0, reorder: 1.0, ..niclab_spec::Faults::default() };
-        assert!(network.set_faults(1, &faults));
+        network.set_faults(1, &faults, &mut ports[1]);
         let frame = SharedFrame::from(&[0xff; 64][..]);
-        assert!(network.send(Time::ZERO.into(), 0, &frame, None, Concern::Card).is_none());
-        let double = network.only.take().expect("the double is under way");
+        assert!(network.send(&mut ports, Time::ZERO.into(), 0, &frame, None, Concern::Card).is_none());
+        let double = network.in_flight.pop().expect("the double is under way");
         assert_eq!((network.held.len(), network.in_flight.len()), (1, 0));
         assert!(network.held[0].at > double.at);
     }

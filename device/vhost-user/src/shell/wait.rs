@@ -7,10 +7,11 @@
 use std::time::{Duration, Instant};
 
 use niclab_spec::WaitPolicy;
-use parking_lot::MutexGuard;
 
 use super::Shell;
 use super::card::Card;
+use super::node::Nodes;
+use super::world::cluster::Served;
 use super::world::{Found, World};
 
 /// Longest stretch of polling before the thread looks at the guest's other queues.
@@ -47,22 +48,41 @@ impl Shell {
     /// Looks at the pages of `node`, because a doorbell was rung. What is launched meanwhile needs none: each is an exit from the
     /// virtual machine.
     pub fn serve_doorbell(&self, node: usize) -> Found {
+        // Whoever waits for the world has something to do there: a thread that polls, or has more to do, would take it again at once,
+        // and again, before the other one has woken up.
+        self.serve(node, answer_doorbell, |found| found.work == 0 || found.more)
+    }
+
+    /// Has a node looked at, with those that it sends to or, where that cannot be, with all. `is_for_others`: whether whoever
+    /// waits for them has them first.
+    #[inline]
+    fn serve(
+        &self,
+        node: usize,
+        look: fn(&mut World<'_>, usize) -> Found,
+        is_for_others: fn(Found) -> bool,
+    ) -> Found {
+        let mut found = Found::default();
+        let is_served = self.cluster().serve_in_part(node, |part| {
+            let now = look(part, node);
+            found = found.and(now);
+            if now.work > 0 {
+                self.quiet().arm(part.is_waiting());
+            }
+            Served { is_idle: now.work == 0, is_for_others: is_for_others(found) }
+        });
+        if is_served {
+            return found;
+        }
         let mut world = self.world();
-        let is_polled = world.cards.get(node).is_some_and(Card::is_polled);
-        let found = if is_polled || world.is_in_lockstep() {
-            // No doorbell is needed as it is. A program that takes turns launches once in each, and every look finds its turn: there
-            // is nothing to spare, and no last look.
-            world.serve_pages(node)
-        } else {
-            look_on(&mut world, node)
-        };
-        if found.work > 0 {
+        let now = look(&mut world, node);
+        found = found.and(now);
+        if now.work > 0 {
             self.did(&mut world);
         }
-        if found.work == 0 || found.more {
-            // Whoever waits for the world has something to do there: a thread that polls, or has more to do, would take it
-            // again at once, and again, before the other one has woken up.
-            MutexGuard::unlock_fair(world);
+        self.cluster().open(&world);
+        if is_for_others(found) {
+            world.give_back();
         }
         found
     }
@@ -75,7 +95,7 @@ impl Shell {
             Policy::Adaptive(window) => Some(window),
             Policy::Poll => None,
         };
-        want_doorbell(&mut self.world(), node, false);
+        want_doorbell(&mut self.cluster().alone(node), node, false);
         let begin = Instant::now();
         let mut last_work = begin;
         loop {
@@ -97,49 +117,57 @@ impl Shell {
     /// One look at the pages of `node` that no doorbell asked for.
     #[inline]
     pub fn poll_once(&self, node: usize) -> Found {
-        let mut world = self.world();
-        let found = world.serve_pages(node);
-        if let Some(card) = world.cards.get_mut(node) {
-            card.counts.polls += 1;
-        }
-        if found.work > 0 {
-            self.did(&mut world);
-        }
-        if found.more {
-            MutexGuard::unlock_fair(world);
-        }
-        found
+        let look = |world: &mut World<'_>, node| {
+            let found = world.serve_pages(node);
+            if let Some(card) = world.nodes.card_mut(node) {
+                card.counts.polls += 1;
+            }
+            found
+        };
+        self.serve(node, look, |found| found.more)
     }
 
     /// Asks for doorbells again, and looks once more at what was stored before a guest could see that. True when there
     /// was something: then it is too early to sleep.
     fn sleep(&self, node: usize) -> bool {
-        want_doorbell(&mut self.world(), node, true);
+        want_doorbell(&mut self.cluster().alone(node), node, true);
         self.poll_once(node).work > 0
     }
 
     /// Asks for doorbells: nobody polls from now on.
     pub fn stop_polling(&self, node: usize) {
-        want_doorbell(&mut self.world(), node, true);
+        want_doorbell(&mut self.cluster().alone(node), node, true);
     }
 
     /// Says that no doorbell is needed: whoever calls this polls, by [`Shell::poll_once`].
     pub fn start_polling(&self, node: usize) {
-        want_doorbell(&mut self.world(), node, false);
+        want_doorbell(&mut self.cluster().alone(node), node, false);
+    }
+}
+
+/// Looks at the pages of `node`, because a doorbell was rung.
+fn answer_doorbell(world: &mut World<'_>, node: usize) -> Found {
+    let is_polled = world.nodes.card(node).is_some_and(Card::is_polled);
+    if is_polled || world.is_in_lockstep() {
+        // No doorbell is needed as it is. A program that takes turns launches once in each, and every look finds its turn: there is
+        // nothing to spare, and no last look.
+        world.serve_pages(node)
+    } else {
+        look_on(world, node)
     }
 }
 
 /// Looks at the pages of `node` as long as programs have launched meanwhile, which need no doorbell for it.
-fn look_on(world: &mut World, node: usize) -> Found {
+fn look_on(world: &mut World<'_>, node: usize) -> Found {
     let mut found = Found::default();
     for looks in 0..MAX_LOOKS {
-        if let Some(card) = world.cards.get_mut(node) {
+        if let Some(card) = world.nodes.card_mut(node) {
             // What is there at the first look was rung for.
             card.spare_doorbell(looks > 0);
         }
         let look = world.serve_pages(node);
-        found = Found { work: found.work + look.work, more: look.more };
-        want_doorbell(world, node, true);
+        found = found.and(look);
+        want_doorbell(&mut world.nodes, node, true);
         // Behind the barrier in this: at what was stored before a guest could see that.
         if look.more || !world.has_news(node) {
             return found;
@@ -148,8 +176,8 @@ fn look_on(world: &mut World, node: usize) -> Found {
     Found { more: true, ..found }
 }
 
-fn want_doorbell(world: &mut World, node: usize, is_wanted: bool) {
-    if let Some(card) = world.cards.get_mut(node) {
+fn want_doorbell(nodes: &mut Nodes<'_>, node: usize, is_wanted: bool) {
+    if let Some(card) = nodes.card_mut(node) {
         card.want_doorbell(is_wanted);
     }
 }
@@ -175,8 +203,8 @@ mod tests {
     use niclab_model::time::{Span, Time};
 
     use super::*;
-    use crate::shell::network::Network;
     use crate::shell::pages::Pages;
+    use crate::shell::world::cluster::Cluster;
 
     /// A card whose program launches again while its last launch is looked at, and which takes that at the next look only.
     struct Eager {
@@ -288,20 +316,19 @@ mod tests {
             ledger: Ledger::default(),
         };
         let bar = pages.file().try_clone().unwrap();
-        let network = Network::new(fabric.unwrap());
-        let mut world = World::new(vec![(Box::new(nic), pages, 1)], &Arc::default(), network, 1);
-        world.cards[0].follow_ports();
-        bar.write_all_at(&launch_word(64, 1).to_le_bytes(), launch_place(&world)).unwrap();
-        let shell = Shell::new(world, Vec::new());
+        let cluster = Cluster::new(vec![(Box::new(nic), pages, 1)], &Arc::default(), fabric.unwrap(), 1);
+        let shell = Shell::new(cluster, Vec::new());
+        shell.world().nodes[0].card.follow_ports();
+        bar.write_all_at(&launch_word(64, 1).to_le_bytes(), launch_place(&shell.world())).unwrap();
         let found = shell.serve_doorbell(0);
         assert_eq!(doorbell(&bar), DOORBELL_WANTED, "nobody looks any more");
         let seen = words.lock().unwrap().clone();
-        let spared = shell.world().cards[0].counts.doorbells_spared;
+        let spared = shell.world().nodes[0].card.counts.doorbells_spared;
         (found, seen, spared)
     }
 
-    fn launch_place(world: &World) -> u64 {
-        let page = u64::from(world.cards[0].pages.requester_page(0)) * PAGE_BYTES;
+    fn launch_place(world: &World<'_>) -> u64 {
+        let page = u64::from(world.nodes[0].card.pages.requester_page(0)) * PAGE_BYTES;
         page + 8 * (slot_of(1) as usize * SLOT_WORDS + SLOT_LAUNCH_WORD) as u64
     }
 

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
+use niclab_model::fabric::take_stages;
 use niclab_model::platform::ledger::Ledger;
-use niclab_model::platform::node_bus::NodeBus;
 use niclab_model::time::Time;
 use niclab_observe::timeline::Owner;
 use niclab_spec::monitor::LOCK_PATIENCE;
 use niclab_spec::watch::{WatchRequest, WatchSubject};
 
 use super::Shell;
-use super::world::World;
+use super::world::{Common, World};
 use crate::watch::{Subject, Watch, WatchError};
 
 /// Most stages of one ledger between two looks at it.
@@ -35,14 +35,14 @@ impl Shell {
             WatchSubject::Capture => self.capture(links)?,
             WatchSubject::Recording => {
                 // No program begins to send anything before its host's clock.
-                let clocks = world.buses.iter().map(NodeBus::clock);
+                let clocks = world.nodes.iter().map(|(_, node)| node.bus.clock());
                 Subject::Recording { begin: clocks.min().unwrap_or(Time::ZERO) }
             }
         };
-        let watch = Watch::new(subject, *messages, world.network.taps().share());
+        let watch = Watch::new(subject, *messages, world.common.network.taps().share());
         // What was done before is not part of it.
         world.show();
-        world.network.taps_mut().add(Arc::clone(&watch));
+        world.common.network.taps_mut().add(Arc::clone(&watch));
         world.follow_taps();
         Ok(watch)
     }
@@ -68,7 +68,7 @@ impl Shell {
     pub fn end_watch(&self, watch: &Arc<Watch>) {
         let mut world = self.world();
         world.show();
-        world.network.taps_mut().remove(watch);
+        world.common.network.taps_mut().remove(watch);
         world.follow_taps();
         watch.end();
     }
@@ -77,43 +77,43 @@ impl Shell {
     pub fn end_watches(&self) {
         let mut world = self.world();
         world.show();
-        world.network.taps_mut().clear();
+        world.common.network.taps_mut().clear();
         world.follow_taps();
     }
 }
 
-impl World {
+impl World<'_> {
     /// Shows to those who watch what was done since the last call.
     #[inline]
     pub fn show(&mut self) {
-        if self.network.taps().is_any() {
+        if self.common.network.taps().is_any() {
             self.show_stages();
         }
     }
 
     #[cold]
     fn show_stages(&mut self) {
-        if self.network.taps().is_traced() {
-            let Self { cards, ethernet, network, .. } = self;
+        if self.common.network.taps().is_traced() {
+            let Common { ethernet, network, .. } = &mut *self.common;
             let mut show = |owner, ledger: &mut Ledger| {
                 let (stages, lost) = ledger.take_stages();
                 network.taps().on_stages(owner, &stages, lost);
             };
-            for (node, card) in (0..).zip(cards) {
-                Owner::visit(node, &mut *card.nic, &mut show);
+            for (number, node) in self.nodes.iter_mut() {
+                Owner::visit(number as u16, &mut *node.card.nic, &mut show);
             }
             for (node, state) in (0..).zip(&mut ethernet.states) {
                 show(Owner::Ethernet(node), state.nic.ledger_mut());
             }
-            let (stages, lost) = self.network.fabric_mut().take_stages();
-            self.network.taps().on_stages(Owner::Network, &stages, lost);
+            let (stages, lost) = take_stages(self.nodes.iter_mut().map(|(_, node)| node.port.ledger_mut()));
+            self.common.network.taps().on_stages(Owner::Network, &stages, lost);
         }
-        self.network.taps().end_full();
+        self.common.network.taps().end_full();
     }
 
     /// Has all ledgers keep their stages exactly while somebody wants them.
     fn follow_taps(&mut self) {
-        let most = if self.network.taps().is_traced() { MAX_STAGES } else { 0 };
+        let most = if self.common.network.taps().is_traced() { MAX_STAGES } else { 0 };
         self.for_each_ledger(|ledger| ledger.record_stages(most));
     }
 }

@@ -1,8 +1,9 @@
-//! All cards and the network between them: everything that one lock protects.
+//! Cards and the network between them.
 //!
 //! Run to completion: whoever finds work carries it through the sender's model, the network and the receiver's model
 //! into the receiver's memory, and then looks for what that made possible. Nothing is handed to another thread.
 
+pub mod cluster;
 pub mod hand_over;
 mod lockstep;
 mod stations;
@@ -13,28 +14,33 @@ use std::time::Duration;
 use niclab_model::fabric::ethernet::Concern;
 use niclab_model::nic::fault_injector::FaultInjector;
 use niclab_model::nic::frame::SharedFrame;
-use niclab_model::nic::registry::AnyNic;
-use niclab_model::nic::{DescriptorQueue, Output};
+use niclab_model::nic::{DescriptorQueue, FrameBytes, Input, Output};
 use niclab_model::platform::ledger::Ledger;
 use niclab_model::platform::node_bus::NodeBus;
-use niclab_model::platform::profile::Profile;
 use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::time::{Passage, Time};
-use niclab_spec::DeviceFaults;
+use niclab_spec::{DeviceFaults, Faults};
+use parking_lot::MutexGuard;
 
+use self::cluster::Cut;
 use super::card::Card;
 use super::ethernet::Ethernet;
+use super::lent::{Carried, LentFrame, Loan};
 use super::network::Network;
-use super::pages::Pages;
-use super::turn::{LAUNCH_NS, REQUEST_NS, Turn, frame_ns};
+use super::node::{Node, Nodes, Numbers};
+use super::turn::{FRAME_NS, LAUNCH_NS, REQUEST_NS, Turn, frame_ns};
 use crate::memory::DmaMemory;
 
-/// Cards, Ethernet functions and network.
-pub struct World {
-    /// The cluster functions, by node.
-    pub cards: Vec<Card>,
-    /// Host and bus of each node, on which its two functions meet.
-    pub buses: Vec<NodeBus>,
+/// Nodes and what they share, for as long as somebody holds them.
+pub struct World<'a> {
+    /// The nodes.
+    pub nodes: Nodes<'a>,
+    /// What they share.
+    pub common: MutexGuard<'a, Common>,
+}
+
+/// What nodes share: Ethernet functions, network, and how far all is.
+pub struct Common {
     /// The Ethernet functions.
     pub ethernet: Ethernet,
     /// The network.
@@ -57,7 +63,24 @@ pub struct World {
     lockstep: Option<Box<lockstep::Lockstep>>,
     /// Cards that are taking another program.
     loading: Option<hand_over::Loading>,
+    /// Not all nodes are here: these are of a part of them.
+    is_part: bool,
+    /// Why a part cannot go on as it is.
+    cut: Option<Cut>,
+    /// The nodes of a part that left something under way.
+    scope: Numbers,
+    /// What was set aside was sent since all was carried through last: cards may have work in hand.
+    is_owing: bool,
+    /// Data may be lent: all that is under way is carried through, or kept, before others get the world.
+    lends: bool,
+    /// It is not, so that everything goes the general way.
+    lends_nothing: bool,
+    /// What was lent last.
+    loan: Option<Loan>,
 }
+
+/// A frame that a card sends, and the message that it carries.
+type Sent = (Passage, Carried, Option<TraceTag>);
 
 /// What a look at a node's pages found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,20 +91,17 @@ pub struct Found {
     pub more: bool,
 }
 
-impl World {
-    /// A world of these cards on one platform, with nobody connected and no faults.
-    pub fn new(
-        cards: Vec<(AnyNic, Pages, u32)>,
-        profile: &Arc<Profile>,
-        network: Network,
-        seed: u64,
-    ) -> Self {
-        let ethernet = Ethernet::new(cards.len(), profile);
-        let cards: Vec<Card> =
-            cards.into_iter().map(|(nic, pages, ports)| Card::new(nic, pages, ports)).collect();
+impl Found {
+    /// What this look found, and another one behind it.
+    #[inline]
+    pub const fn and(self, later: Self) -> Self {
+        Self { work: self.work + later.work, more: later.more }
+    }
+}
+
+impl Common {
+    fn new(ethernet: Ethernet, network: Network, seed: u64) -> Self {
         Self {
-            buses: vec![NodeBus::default(); cards.len()],
-            cards,
             ethernet,
             network,
             seed,
@@ -93,39 +113,71 @@ impl World {
             latest: Time::ZERO,
             lockstep: None,
             loading: None,
+            is_part: false,
+            cut: None,
+            scope: Numbers::new(),
+            is_owing: false,
+            lends: false,
+            lends_nothing: false,
+            loan: None,
         }
     }
+}
 
+impl World<'_> {
     /// The card of `node`, with the host and the bus that it stands on.
     #[inline]
     fn node(&mut self, node: usize) -> Option<(&mut Card, &mut NodeBus)> {
-        self.cards.get_mut(node).zip(self.buses.get_mut(node))
+        self.nodes.card_and_bus(node)
+    }
+
+    /// What goes wrong on the link of `node` from now on. False when there is no such node.
+    pub fn set_link_faults(&mut self, node: u16, faults: &Faults) -> bool {
+        let Some(port) = self.nodes.get_mut(node.into()).map(|node| &mut node.port) else { return false };
+        self.common.network.set_faults(node, faults, port);
+        true
+    }
+
+    /// Takes the link of `node` up or down.
+    pub fn set_link_up(&mut self, node: usize, is_up: bool) {
+        if let Some(node) = self.nodes.get_mut(node) {
+            node.port.set_link_up(is_up);
+        }
     }
 
     /// What goes wrong in the card of `node` from now on. A card in which nothing ever went wrong is as if nothing could.
     pub fn set_device_faults(&mut self, node: usize, faults: &DeviceFaults) {
-        let Some(card) = self.cards.get_mut(node) else { return };
+        let Some(card) = self.nodes.card_mut(node) else { return };
         card.device_faults.clone_from(faults);
         let rates = niclab_assembly::device_faults(faults);
         if let Some(fault_injector) = card.nic.fault_injector_mut() {
             fault_injector.set_rates(rates);
         } else if !faults.is_none() {
-            let fault_injector = FaultInjector::new(rates, self.seed, node as u16);
-            let card = self.cards.remove(node).with_fault_injector(fault_injector);
-            self.cards.insert(node, card);
-            self.has_device_faults = true;
+            let fault_injector = FaultInjector::new(rates, self.common.seed, node as u16);
+            card.inject(fault_injector);
+            self.common.has_device_faults = true;
         }
     }
 
     /// Whether something ever went wrong in a card on purpose.
-    pub const fn has_device_faults(&self) -> bool {
-        self.has_device_faults
+    pub fn has_device_faults(&self) -> bool {
+        self.common.has_device_faults
     }
 
-    /// What was done so far, by anybody but who merely asked: while it stays the same, the fabric is quiet.
+    /// What was done here so far, by anybody but who merely asked.
     #[inline]
-    pub const fn acts(&self) -> u64 {
-        self.acts
+    pub fn acts(&self) -> u64 {
+        self.common.acts
+    }
+
+    /// Lets data be lent to frames, as it is, or has all of it copied as if somebody watched: to compare the two.
+    pub fn set_lending(&mut self, is_on: bool) {
+        self.common.lends_nothing = !is_on;
+    }
+
+    /// Frames so far whose data was lent.
+    pub fn lent_frames(&self) -> u64 {
+        self.nodes.iter().map(|(_, node)| node.lent_frames).sum()
     }
 
     /// Turns all ledgers on, as they are made, or off, to measure what they cost.
@@ -135,64 +187,66 @@ impl World {
 
     /// Visits every ledger that there is.
     pub(super) fn for_each_ledger(&mut self, mut visit: impl FnMut(&mut Ledger)) {
-        for card in &mut self.cards {
-            visit(card.nic.ledger_mut());
-            card.nic.peripheral_ledgers_mut().into_iter().for_each(&mut visit);
+        for (_, node) in self.nodes.iter_mut() {
+            visit(node.card.nic.ledger_mut());
+            node.card.nic.peripheral_ledgers_mut().into_iter().for_each(&mut visit);
+            visit(node.port.ledger_mut());
         }
-        self.ethernet.states.iter_mut().for_each(|state| visit(state.nic.ledger_mut()));
-        self.network.fabric_mut().ledgers_mut().for_each(visit);
+        self.common.ethernet.states.iter_mut().for_each(|state| visit(state.nic.ledger_mut()));
     }
 
     /// The latest instant of model time at which anything happened.
     pub fn model_time(&self) -> Time {
-        let rests = self.buses.iter().map(NodeBus::rest);
-        rests.fold(self.network.latest().max(self.latest), Time::max)
+        let rests = self.nodes.iter().map(|(_, node)| node.bus.rest().max(node.latest));
+        rests.fold(self.common.network.latest().max(self.common.latest), Time::max)
     }
 
     /// Looks at every page once more, so that all that programs have done is counted. True when there is more.
     pub fn catch_up(&mut self) -> bool {
-        (0..self.cards.len()).any(|node| self.serve_pages(node).more)
+        (0..self.nodes.len()).any(|node| self.serve_pages(node).more)
     }
 
     /// Goes on with what is under way. True when there is more.
     pub fn go_on(&mut self) -> bool {
-        self.turn = Turn::WHOLE;
+        self.common.turn = Turn::WHOLE;
         self.settle(0);
         self.serve_stalled();
-        self.network.is_moving()
+        self.common.network.is_moving()
     }
 
     /// A measured part begins: all hosts begin at the same instant, when nothing that was begun before is busy, and their
     /// latencies are counted anew.
     pub fn begin_measurement(&mut self) {
         let begin = self.model_time();
-        self.buses.iter_mut().for_each(|bus| bus.wait_until(begin));
-        self.cards.iter_mut().for_each(|card| card.begin(begin));
+        for (_, node) in self.nodes.iter_mut() {
+            node.bus.wait_until(begin);
+            node.card.begin(begin);
+        }
         self.for_each_ledger(Ledger::restart_latency);
     }
 
     /// Whether a look at the open pages of `node` would find something. A slot that its model does not take is nothing: whoever
     /// makes room for it comes back to it.
     pub fn has_news(&self, node: usize) -> bool {
-        let Some(card) = self.cards.get(node) else { return false };
+        let Some(card) = self.nodes.card(node) else { return false };
         (0..card.ports()).any(|port| card.is_open(port) && card.has_news(port))
     }
 
     /// Looks at the open pages of `node`: takes what was launched, reads registers, carries it all through.
     #[inline]
     pub fn serve_pages(&mut self, node: usize) -> Found {
-        self.turn = Turn::WHOLE;
+        self.common.turn = Turn::WHOLE;
         if let Some(more) = self.serve_lockstep(node) {
             return Found { work: 1, more };
         }
         let mut found = Found { work: self.serve_ports(node), more: false };
         // What another look left under way: behind what this node launches, which may come earlier in model time.
-        if self.network.is_moving() && !self.turn.is_over() {
+        if (self.common.network.is_moving() || self.common.is_owing) && !self.common.turn.is_over() {
             found.work += 1;
             self.settle(node);
         }
         self.serve_stalled();
-        found.more = self.turn.is_over() || self.network.is_moving();
+        found.more = self.common.turn.is_over() || self.common.network.is_moving();
         found
     }
 
@@ -203,7 +257,7 @@ impl World {
         if self.is_in_lockstep() {
             return work;
         }
-        let ports = self.cards.get(node).map_or(0, Card::ports);
+        let ports = self.nodes.card(node).map_or(0, Card::ports);
         for port in 0..ports {
             let Some((card, bus)) = self.node(node).filter(|(card, _)| card.is_open(port)) else { continue };
             if card.registers(port, bus) {
@@ -212,7 +266,7 @@ impl World {
             }
             work += self.serve_port(node, port);
         }
-        self.acts += u64::from(work);
+        self.common.acts += u64::from(work);
         work
     }
 
@@ -220,12 +274,12 @@ impl World {
     #[inline]
     fn serve_port(&mut self, node: usize, port: u32) -> u32 {
         let mut taken = 0;
-        while !self.turn.is_over() {
-            let Some(card) = self.cards.get_mut(node) else { break };
+        while !self.common.turn.is_over() {
+            let Some(card) = self.nodes.card_mut(node) else { break };
             if !card.nic.accepts_store(port) {
                 if !card.is_stalled && card.pages.is_launched(port) {
                     card.is_stalled = true;
-                    self.stalled += 1;
+                    self.common.stalled += 1;
                 }
                 break;
             }
@@ -235,7 +289,7 @@ impl World {
             if card.registers(port, bus) {
                 self.settle(node);
             }
-            self.turn.spend(LAUNCH_NS);
+            self.common.turn.spend(LAUNCH_NS);
             taken += 1;
             let Some((card, bus)) = self.node(node) else { break };
             card.store(launch, bus);
@@ -247,14 +301,17 @@ impl World {
     /// Goes on with slots that a model could not take before, where it can now.
     fn serve_stalled(&mut self) {
         let mut progress = true;
-        while (self.stalled > 0 || self.has_descriptors) && progress && !self.turn.is_over() {
-            progress = self.has_descriptors && self.take_descriptors();
-            for node in 0..self.cards.len() {
-                let Some(card) = self.cards.get_mut(node).filter(|card| card.is_stalled) else { continue };
+        while (self.common.stalled > 0 || self.common.has_descriptors)
+            && progress
+            && !self.common.turn.is_over()
+        {
+            progress = self.common.has_descriptors && self.take_descriptors();
+            for node in 0..self.nodes.len() {
+                let Some(card) = self.nodes.card_mut(node).filter(|card| card.is_stalled) else { continue };
                 card.is_stalled = false;
-                self.stalled -= 1;
+                self.common.stalled -= 1;
                 for port in (0..card.ports()).collect::<smallvec::SmallVec<[u32; 8]>>() {
-                    if self.cards.get(node).is_some_and(|card| card.is_open(port)) {
+                    if self.nodes.card(node).is_some_and(|card| card.is_open(port)) {
                         progress |= self.serve_port(node, port) > 0;
                     }
                 }
@@ -266,20 +323,40 @@ impl World {
     /// goes: what is then under way stays so until the next look at any page.
     #[inline]
     fn settle(&mut self, node: usize) {
-        self.carry_out(node);
         if self.is_in_lockstep() {
-            return;
+            return self.carry_out(node);
         }
+        self.common.lends = !self.common.lends_nothing;
+        self.carry_out(node);
+        self.carry_on();
+        self.common.lends = false;
+        self.common.is_owing &= self.common.turn.is_over();
+        // What is left is kept until others have had the world.
+        self.common.network.own_all();
+    }
+
+    /// Lets everything arrive that is under way, as far as the turn goes.
+    #[inline]
+    fn carry_on(&mut self) {
         loop {
-            while !self.turn.is_over()
-                && let Some(arrival) = self.network.pop()
+            while !self.common.turn.is_over()
+                && let Some(arrival) = self.common.network.pop()
             {
                 let to = usize::from(arrival.to);
                 let passage = Passage { head: arrival.head, tail: arrival.at };
-                self.arrive(to, passage, &arrival.frame, arrival.message, arrival.concern);
+                match arrival.frame {
+                    Carried::Whole(frame) => {
+                        self.arrive(to, passage, &frame, arrival.message, arrival.concern);
+                    }
+                    Carried::Lent(frame) => {
+                        self.arrive_lent(to, passage, &frame, arrival.message);
+                        self.carry_out_with(to, Some(&frame));
+                        continue;
+                    }
+                }
                 self.carry_out(to);
             }
-            if self.turn.is_over() {
+            if self.common.turn.is_over() {
                 return;
             }
             if let Some((node, due)) = self.next_overdue() {
@@ -301,19 +378,19 @@ impl World {
     /// quiet, [`World::pass_time`] gets there.
     #[inline]
     fn next_overdue(&self) -> Option<(usize, Time)> {
-        if !self.has_device_faults {
+        if !self.common.has_device_faults {
             return None;
         }
         let now = self.model_time();
         let due = |card: &Card| card.nic.fault_injector()?.due().filter(|due| *due <= now);
-        self.cards.iter().enumerate().find_map(|(node, card)| Some((node, due(card)?)))
+        self.nodes.cards().find_map(|(node, card)| Some((node, due(card)?)))
     }
 
     /// The card that goes on first with what it has in hand. Nothing is in flight: what could come before it guests have not sent.
     #[inline]
     fn next_work(&self) -> Option<(usize, Time)> {
-        let cards = self.cards.iter().enumerate();
-        let (due, node) = cards.filter_map(|(node, card)| Some((card.nic.poll_work()?, node))).min()?;
+        let (due, node) =
+            self.nodes.cards().filter_map(|(node, card)| Some((card.nic.poll_work()?, node))).min()?;
         Some((node, due))
     }
 
@@ -326,8 +403,8 @@ impl World {
         message: Option<TraceTag>,
         concern: Concern,
     ) {
-        self.turn.spend(frame_ns(frame.len()));
-        self.acts += 1;
+        self.common.turn.spend(frame_ns(frame.len()));
+        self.common.acts += 1;
         if concern != Concern::Card && !self.is_for_stations(to, passage, frame, message, concern) {
             return;
         }
@@ -336,12 +413,23 @@ impl World {
         }
     }
 
+    /// A frame arrives whose data is lent.
+    #[inline]
+    fn arrive_lent(&mut self, to: usize, passage: Passage, frame: &LentFrame, message: Option<TraceTag>) {
+        // Its data is not moved but where it is stored, which the model counts.
+        self.common.turn.spend(FRAME_NS);
+        self.common.acts += 1;
+        if let Some((card, bus)) = self.node(to) {
+            card.arrive_lent(passage, frame, message, bus);
+        }
+    }
+
     /// Takes what the model of `node` says that it has done since the last call out of the turn.
     #[inline]
     fn spend_work(&mut self, node: usize) {
-        if let Some(card) = self.cards.get_mut(node) {
+        if let Some(card) = self.nodes.card_mut(node) {
             let work = card.take_work();
-            self.turn.spend_work(work);
+            self.common.turn.spend_work(work);
         }
     }
 
@@ -349,55 +437,128 @@ impl World {
     /// causes is under way afterwards.
     #[inline]
     fn carry_out(&mut self, node: usize) {
+        self.carry_out_with(node, None);
+    }
+
+    /// The same, where a frame has come whose data is lent.
+    #[inline]
+    fn carry_out_with(&mut self, node: usize, lent: Option<&LentFrame>) {
         self.spend_work(node);
-        while let Some(output) = self.cards.get_mut(node).and_then(|card| card.nic.poll_output()) {
+        while let Some(output) = self.next_output(node) {
+            if let Output::LentFrame { at, tail, head, message } = output {
+                self.send_lent(node, Passage { head: at, tail }, head, message);
+                continue;
+            }
             // Frames are long, and are left where they are.
             let Output::Frame { at: head, tail, ref frame, message } = output else {
-                self.perform(node, output);
+                self.perform(node, output, lent);
                 continue;
             };
-            self.count_sent(node, &output, frame);
             let (ready, concern) = (Passage { head, tail }, Concern::of(frame));
-            if let Some(delivery) = self.network.send(ready, node as u16, frame, message, concern) {
+            if !self.reaches(frame, concern) {
+                self.set_aside(node, output);
+                continue;
+            }
+            self.count_sent(node, head, frame.len());
+            if let Some(delivery) =
+                self.common.network.send(&mut self.nodes, ready, node as u16, frame, message, concern)
+            {
                 let to = usize::from(delivery.to);
                 let passage = Passage { head: delivery.head, tail: delivery.at };
                 self.arrive(to, passage, frame, message, concern);
-                self.spend_work(to);
-                while let Some(output) = self.cards.get_mut(to).and_then(|card| card.nic.poll_output()) {
-                    if let Some((ready, answer, message)) = self.perform(to, output) {
-                        self.network.keep(ready, to as u16, answer, message);
-                    }
-                }
+                self.answer(to, None);
+            }
+        }
+    }
+
+    /// Sends a frame with this head, whose data was lent just now, and carries out what it causes where it arrives at once.
+    #[inline]
+    fn send_lent(&mut self, node: usize, ready: Passage, head: FrameBytes, message: Option<TraceTag>) {
+        let Some(loan) = self.common.loan.take() else {
+            debug_assert!(false, "a frame without data, of which none was lent");
+            return;
+        };
+        let frame = loan.behind(head);
+        if !self.reaches(frame.head().bytes, Concern::Card) {
+            let Passage { head: at, tail } = ready;
+            return self.set_aside(node, Output::Frame { at, tail, frame: frame.into_owned(), message });
+        }
+        self.count_sent(node, ready.head, frame.frame_bytes());
+        if let Some((delivery, frame)) =
+            self.common.network.send_lent(&mut self.nodes, ready, node as u16, frame, message)
+        {
+            let to = usize::from(delivery.to);
+            let passage = Passage { head: delivery.head, tail: delivery.at };
+            self.arrive_lent(to, passage, &frame, message);
+            self.answer(to, Some(&frame));
+        }
+    }
+
+    /// Carries out what a frame causes that has come to `to`; what is sent is under way afterwards.
+    #[inline]
+    fn answer(&mut self, to: usize, lent: Option<&LentFrame>) {
+        self.spend_work(to);
+        while let Some(output) = self.next_output(to) {
+            let is_sent = match &output {
+                Output::Frame { frame, .. } => self.reaches(frame, Concern::of(frame)),
+                Output::LentFrame { head, .. } => self.reaches(head, Concern::Card),
+                _ => true,
+            };
+            if !is_sent {
+                self.set_aside(to, output);
+            } else if let Some((ready, answer, message)) = self.perform(to, output, lent) {
+                self.common.network.keep(&mut self.nodes, ready, to as u16, answer, message);
             }
         }
     }
 
     #[inline]
-    fn count_sent(&mut self, node: usize, output: &Output, frame: &SharedFrame) {
-        self.latest = self.latest.max(output.at());
-        if let Some(card) = self.cards.get_mut(node) {
+    fn count_sent(&mut self, node: usize, at: Time, frame_bytes: usize) {
+        self.common.latest = self.common.latest.max(at);
+        if let Some(card) = self.nodes.card_mut(node) {
             card.counts.traffic.sent_frames += 1;
-            card.counts.traffic.sent_bytes += frame.len() as u64;
+            card.counts.traffic.sent_bytes += frame_bytes as u64;
         }
     }
 
-    /// Performs one output of a model; one that is a frame is given back, counted.
+    /// Performs one output of a model, to which a frame with lent data may have come; one that is a frame is given back, counted.
     #[inline]
-    fn perform(&mut self, node: usize, output: Output) -> Option<(Passage, SharedFrame, Option<TraceTag>)> {
-        if let Output::Frame { ref frame, .. } = output {
-            self.count_sent(node, &output, frame);
-        }
-        self.latest = self.latest.max(output.at());
-        let (card, bus) = self.node(node)?;
+    fn perform(&mut self, node: usize, output: Output, lent: Option<&LentFrame>) -> Option<Sent> {
+        self.common.latest = self.common.latest.max(output.at());
+        let is_lending =
+            self.common.lends && !self.common.has_device_faults && self.common.network.may_lend();
+        let Node { card, bus, lent_frames, .. } = self.nodes.get_mut(node)?;
         match output {
             Output::DmaWrite { address, words, .. } => card.write(address, &words),
             Output::Frame { at: head, tail, frame, message } => {
-                return Some((Passage { head, tail }, frame, message));
+                self.count_sent(node, head, frame.len());
+                return Some((Passage { head, tail }, Carried::Whole(frame), message));
+            }
+            Output::LentFrame { at: head, tail, head: first, message } => {
+                let frame = self.common.loan.take()?.behind(first);
+                self.count_sent(node, head, frame.frame_bytes());
+                return Some((Passage { head, tail }, Carried::Lent(frame), message));
             }
             Output::DmaFrame { frame, bytes, ranges, .. } => {
                 card.store_bytes(frame.get(bytes).unwrap_or_default(), &ranges);
             }
-            Output::DmaRead { at, token, ranges, into, .. } => card.load(at, token, &ranges, into, bus),
+            Output::DmaLent { bytes, ranges, .. } => {
+                if let Some(lent) = lent {
+                    card.store_lent(lent, &bytes, &ranges);
+                } else {
+                    debug_assert!(false, "what has come is not lent");
+                }
+            }
+            Output::DmaRead { at, token, ranges, into, .. } => {
+                let loan = if is_lending { card.loan(&ranges, &into) } else { None };
+                if loan.is_some() {
+                    card.nic.handle(at, Input::Lent { token, into }, bus);
+                    self.common.loan = loan;
+                    *lent_frames += 1;
+                } else {
+                    card.load(at, token, &ranges, into, bus);
+                }
+            }
             Output::WindowRead { at, token, range, into, .. } => {
                 card.read_window(at, token, &range, into, bus)
             }
@@ -413,23 +574,23 @@ impl World {
     /// What others have under way is not carried on here: whoever left it comes back for it, and a request must not wait
     /// for a turn of theirs.
     pub fn serve_control(&mut self, node: usize) -> bool {
-        let was_moving = self.network.is_moving();
-        self.turn = Turn::WHOLE;
+        let was_moving = self.common.network.is_moving();
+        self.common.turn = Turn::WHOLE;
         self.serve_ports(node);
-        let mut more = self.turn.is_over();
+        let mut more = self.common.turn.is_over();
         // A guest that keeps its queue full, or full of chains that nobody can answer, gets a turn for it, not more.
-        self.turn = Turn::WHOLE;
-        while self.cards.get(node).is_some_and(Card::has_request) {
+        self.common.turn = Turn::WHOLE;
+        while self.nodes.card(node).is_some_and(Card::has_request) {
             // What was launched before a request is sent before it takes effect. So this looks once more: the program may have
             // launched, and the driver asked, since the look above.
             self.serve_ports(node);
             let taken = self.node(node).is_some_and(|(card, bus)| card.next_request(bus));
             self.carry_out(node);
-            self.turn.spend(REQUEST_NS);
+            self.common.turn.spend(REQUEST_NS);
             if !taken {
                 break;
             }
-            if self.turn.is_over() {
+            if self.common.turn.is_over() {
                 more = true;
                 break;
             }
@@ -442,37 +603,37 @@ impl World {
         self.serve_stalled();
         // A program may have closed its port, and be waited for no longer.
         more |= self.serve_lockstep(node) == Some(true);
-        more || !was_moving && self.network.is_moving()
+        more || !was_moving && self.common.network.is_moving()
     }
 
     /// The driver of `node` has notified a descriptor queue. True when there may be more.
     pub fn serve_descriptors(&mut self, node: usize, queue: DescriptorQueue) -> bool {
-        self.turn = Turn::WHOLE;
+        self.common.turn = Turn::WHOLE;
         // What was launched before is sent before.
         self.serve_ports(node);
         if let Some((card, bus)) = self.node(node) {
             let takes_any = card.nic.descriptors_wanted(queue).is_some();
             card.poll_demand(queue, bus);
-            self.has_descriptors |= takes_any;
+            self.common.has_descriptors |= takes_any;
         }
         self.carry_out(node);
         self.settle(node);
         self.serve_stalled();
-        self.turn.is_over() || self.network.is_moving()
+        self.common.turn.is_over() || self.common.network.is_moving()
     }
 
     /// Takes chains out of descriptor queues, as long as models want some: those that a model could not take before, too. A
     /// guest that keeps its queue full, or full of chains that are none, gets a turn for it, not more.
     fn take_descriptors(&mut self) -> bool {
         let mut any = false;
-        for node in 0..self.cards.len() {
+        for node in 0..self.nodes.len() {
             for queue in DescriptorQueue::ALL {
-                while !self.turn.is_over()
+                while !self.common.turn.is_over()
                     && self.node(node).is_some_and(|(card, bus)| card.next_descriptor(queue, bus))
                 {
                     any = true;
-                    self.acts += 1;
-                    self.turn.spend(REQUEST_NS);
+                    self.common.acts += 1;
+                    self.common.turn.spend(REQUEST_NS);
                     self.settle(node);
                 }
             }
@@ -482,7 +643,7 @@ impl World {
 
     /// The driver of `node` has left buffers for events.
     pub fn serve_events(&mut self, node: usize) {
-        if let Some(card) = self.cards.get_mut(node) {
+        if let Some(card) = self.nodes.card_mut(node) {
             card.deliver_events();
         }
         self.tell_link(node);
@@ -490,8 +651,8 @@ impl World {
 
     /// The link of `node` may have been cut or mended: its driver is told, if its card has stations.
     pub fn tell_link(&mut self, node: usize) {
-        let is_cut = self.network.faults().get(node).is_some_and(|faults| faults.partition);
-        if let Some(card) = self.cards.get_mut(node) {
+        let is_cut = self.common.network.faults().get(node).is_some_and(|faults| faults.partition);
+        if let Some(card) = self.nodes.card_mut(node) {
             card.tell_link(is_cut);
         }
     }
@@ -501,9 +662,9 @@ impl World {
         let Some((card, bus)) = self.node(node) else { return };
         let was_stalled = card.is_stalled;
         card.host_reset(bus);
-        self.acts += 1;
-        self.stalled -= usize::from(was_stalled);
-        self.turn = Turn::WHOLE;
+        self.common.acts += 1;
+        self.common.stalled -= usize::from(was_stalled);
+        self.common.turn = Turn::WHOLE;
         self.settle(node);
         self.serve_stalled();
         self.serve_lockstep(node);
@@ -513,7 +674,7 @@ impl World {
     /// mapping apart takes milliseconds.
     #[must_use = "it is dropped after the world was given back"]
     pub fn set_memory(&mut self, node: usize, memory: Arc<DmaMemory>) -> Arc<DmaMemory> {
-        match self.cards.get_mut(node) {
+        match self.nodes.card_mut(node) {
             Some(card) => std::mem::replace(&mut card.memory, memory),
             None => memory,
         }
@@ -525,27 +686,30 @@ impl World {
             // Model time passes as its programs have it.
             return false;
         }
-        self.network.is_moving()
-            || self.network.is_holding()
-            || self.cards.iter().any(|card| card.nic.poll_timeout().is_some())
+        self.common.network.is_moving()
+            || self.common.network.is_holding()
+            || self.nodes.cards().any(|(_, card)| card.nic.poll_timeout().is_some())
     }
 
     /// How far off the earliest deadline is, where nothing is under way.
     pub fn far_deadline(&self) -> Option<Duration> {
-        if self.network.is_moving() || self.network.is_holding() || self.ethernet.is_holding() {
+        if self.common.network.is_moving()
+            || self.common.network.is_holding()
+            || self.common.ethernet.is_holding()
+        {
             return None;
         }
-        let deadline = self.cards.iter().filter_map(|card| card.nic.poll_timeout()).min()?;
+        let deadline = self.nodes.cards().filter_map(|(_, card)| card.nic.poll_timeout()).min()?;
         Some(Duration::from_nanos(deadline.since(self.model_time()).as_ps() / 1_000))
     }
 
     /// The fabric was quiet: lets frames arrive that were held back, or else fires the earliest deadline of all models.
     /// Nothing is in flight, so that nothing can precede it.
     pub fn pass_time(&mut self) {
-        self.turn = Turn::WHOLE;
-        if !self.network.is_moving() && !self.network.release_all() {
-            let deadlines = self.cards.iter().enumerate();
-            let deadlines = deadlines.filter_map(|(node, card)| Some((card.nic.poll_timeout()?, node)));
+        self.common.turn = Turn::WHOLE;
+        if !self.common.network.is_moving() && !self.common.network.release_all() {
+            let deadlines =
+                self.nodes.cards().filter_map(|(node, card)| Some((card.nic.poll_timeout()?, node)));
             let Some((deadline, node)) = deadlines.min() else { return };
             if let Some((card, bus)) = self.node(node) {
                 card.expire(deadline, bus);
@@ -573,7 +737,9 @@ mod tests {
     use niclab_model::time::Span;
     use smallvec::SmallVec;
 
+    use super::cluster::Cluster;
     use super::*;
+    use crate::shell::pages::Pages;
 
     /// A card whose program releases a slice and launches just when its page is looked at.
     struct Busy {
@@ -671,9 +837,9 @@ mod tests {
             is_at_work: false,
             ledger: Ledger::default(),
         };
-        let network = Network::new(fabric.unwrap());
-        let mut world = World::new(vec![(Box::new(nic), pages, 1)], &Arc::default(), network, 1);
-        world.cards[0].follow_ports();
+        let cluster = Cluster::new(vec![(Box::new(nic), pages, 1)], &Arc::default(), fabric.unwrap(), 1);
+        let mut world = cluster.world();
+        world.nodes[0].card.follow_ports();
         world.serve_pages(0);
         assert_eq!(*inputs.lock().unwrap(), ["released", "launched", "went on"]);
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-use niclab_model::fabric::{Deliveries, Delivery, Fabric, Transits};
+use niclab_model::fabric::{Deliveries, Delivery, Ports, Switching, Transits, leave};
 use niclab_model::nic::frame::SharedFrame;
 use niclab_model::platform::ledger::StageRecord;
 use niclab_model::platform::trace_tag::TraceTag;
@@ -70,11 +70,11 @@ impl Taps {
         }
     }
 
-    /// Does what [`Fabric::forward`] does, with the same result, and shows the frame on both links.
+    /// Does what [`Switching::forward`] does, with the same result, and shows the frame on both links.
     #[cold]
     pub fn forward(
         &self,
-        fabric: &mut Fabric,
+        (switching, ports): (&mut Switching, &mut impl Ports),
         ready: Passage,
         from: u16,
         frame: &SharedFrame,
@@ -82,11 +82,11 @@ impl Taps {
         deliveries: &mut Deliveries,
     ) {
         let mut transits = Transits::new();
-        fabric.enter(ready, from, frame, message, &mut transits);
+        switching.enter(ports, ready, from, frame, message, &mut transits);
         self.on_sent(ready.head, from, frame, message, transits.is_empty());
         for transit in transits {
             let before = deliveries.len();
-            fabric.leave(&transit, frame.len(), message, deliveries);
+            leave(ports, &transit, frame.len(), message, deliveries);
             let new = deliveries.get(before..).unwrap_or_default();
             self.on_forwarded(transit.ready, transit.to, frame, new);
         }
@@ -137,14 +137,14 @@ mod tests {
     use niclab_model::fabric::ethernet::mac_of_node;
     use niclab_model::fabric::faults::Faults;
     use niclab_model::fabric::link::LinkConfig;
-    use niclab_model::fabric::{FabricConfig, Forwarding};
+    use niclab_model::fabric::{Fabric, FabricConfig, Forwarding, Port};
     use niclab_model::nic::FrameBytes;
     use niclab_model::time::Span;
     use proptest::prelude::*;
 
     use super::*;
 
-    fn fabric(seed: u64, faults: &Faults) -> Fabric {
+    fn fabric(seed: u64, faults: &Faults) -> (Vec<Port>, Switching) {
         let link = LinkConfig::ethernet(1_000_000_000);
         let fall_through = Span::from_ns(90);
         let (links, forwarding) = (vec![link; 3], Forwarding::CutThrough);
@@ -153,7 +153,7 @@ mod tests {
         for node in 0..3 {
             assert!(fabric.set_faults(node, *faults));
         }
-        fabric
+        fabric.into_parts()
     }
 
     proptest! {
@@ -178,15 +178,15 @@ mod tests {
                 frame[6..12].copy_from_slice(&mac_of_node(from));
                 let frame = SharedFrame::from(frame);
                 let (mut expected, mut found) = (Deliveries::new(), Deliveries::new());
-                plain.forward(now, from, &frame, None, &mut expected);
-                taps.forward(&mut shown, now.into(), from, &frame, None, &mut found);
+                plain.1.forward(&mut plain.0, now, from, &frame, None, &mut expected);
+                taps.forward((&mut shown.1, &mut shown.0), now.into(), from, &frame, None, &mut found);
                 expected.sort_by_key(|delivery| (delivery.to, delivery.at));
                 found.sort_by_key(|delivery| (delivery.to, delivery.at));
                 prop_assert_eq!(expected, found);
             }
-            prop_assert_eq!(plain.ledger(), shown.ledger());
-            for node in 0..3 {
-                prop_assert_eq!(plain.counters(node), shown.counters(node));
+            for (plain, shown) in plain.0.iter().zip(&shown.0) {
+                prop_assert_eq!(plain.ledger(), shown.ledger());
+                prop_assert_eq!(plain.counters(), shown.counters());
             }
         }
     }

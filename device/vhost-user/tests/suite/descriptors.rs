@@ -20,14 +20,14 @@ const NEXT: u16 = VRING_DESC_F_NEXT as u16;
 /// A guest whose card is a loopback.
 fn loopback(lab: &Lab) -> Arc<ClusterGuest> {
     let guest = lab.guest(0).unwrap();
-    lab.daemon().shell().world().cards[0].nic = Box::new(Loopback::of_chains());
+    lab.daemon().shell().world().nodes[0].card.nic = Box::new(Loopback::of_chains());
     guest
 }
 
 /// How often something crossed the bus of node 0, and how many bytes it was.
 fn crossings(lab: &Lab, crossing: Crossing) -> (u64, u64) {
     let world = lab.daemon().shell().world();
-    let line = world.cards[0].nic.ledger().line(crossing);
+    let line = world.nodes[0].card.nic.ledger().line(crossing);
     (line.count, line.bytes)
 }
 
@@ -77,8 +77,8 @@ fn chains_go_to_the_model_and_come_back_with_what_it_wrote() {
     }
     assert!(violations(&lab, 0).is_empty());
     let world = lab.daemon().shell().world();
-    assert_eq!(world.cards[0].doorbells(), 2, "a notify of each descriptor queue");
-    assert!(world.cards[0].nic.unordered() >= 2, "and a poll demand each");
+    assert_eq!(world.nodes[0].card.doorbells(), 2, "a notify of each descriptor queue");
+    assert!(world.nodes[0].card.nic.unordered() >= 2, "and a poll demand each");
     drop(world);
     // Two descriptors of each chain are fetched, and one is written back.
     assert_eq!(crossings(&lab, Crossing::DescriptorFetch), (2 * CHAINS, 2 * CHAINS * 2 * 16));
@@ -128,7 +128,7 @@ fn a_reset_takes_all_chains_back() {
     let memory = guest.memory().allocate(64, 8).unwrap();
     let taken = || {
         let world = lab.daemon().shell().world();
-        world.cards[0].nic.descriptors_wanted(DescriptorQueue::Receive)
+        world.nodes[0].card.nic.descriptors_wanted(DescriptorQueue::Receive)
     };
     guest.with_descriptor_rings(|_, receive| {
         for _ in 0..MOST {
@@ -162,7 +162,7 @@ impl Rings {
             guest,
         };
         let card = Loopback::of_rings(this.first);
-        lab.daemon().shell().world().cards[0].nic = Box::new(card);
+        lab.daemon().shell().world().nodes[0].card.nic = Box::new(card);
         this
     }
 
@@ -246,7 +246,7 @@ fn rings_in_guest_memory_are_walked_for_a_poll_demand() {
 
 /// Rings that were found broken.
 fn refused(lab: &Lab) -> u64 {
-    lab.daemon().shell().world().cards[0].statistics().refused
+    lab.daemon().shell().world().nodes[0].card.statistics().refused
 }
 
 #[test]

@@ -38,7 +38,7 @@ fn offloads_pass_where_both_ends_take_them_over() {
     assert_eq!(to.receive(PATIENCE).unwrap(), (long_offload(checksum), long));
     // The wire saw 15 frames: 14 of 1400 bytes and one of 400.
     let world = lab.daemon().shell().world();
-    let counters = *world.network.fabric().counters(0).unwrap();
+    let counters = *world.nodes[0].port.counters();
     assert_eq!((counters.frames_in, counters.bytes_in), (15, 15 * 54 + 20_000));
 }
 
@@ -56,12 +56,12 @@ fn each_frame_doorbell_and_interrupt_is_priced_once() {
     // A doorbell is counted when it is heard, and priced when its thread gets to work.
     until("the frame without a receiver and all doorbells", || {
         let world = lab.daemon().shell().world();
-        let is_priced = |node| doorbells_priced(&world, node) == world.ethernet.doorbells(node);
-        world.ethernet.states[0].traffic.sent_frames == 11 && (0..3).all(is_priced)
+        let is_priced = |node| doorbells_priced(&world, node) == world.common.ethernet.doorbells(node);
+        world.common.ethernet.states[0].traffic.sent_frames == 11 && (0..3).all(is_priced)
     });
     let world = lab.daemon().shell().world();
     for (node, (sent, received)) in [(11, 10), (10, 10), (0, 0)].into_iter().enumerate() {
-        let state = &world.ethernet.states[node];
+        let state = &world.common.ethernet.states[node];
         let count = |crossing| state.nic.ledger().line(crossing).count;
         assert_eq!(count(Crossing::HostSend), sent);
         let latency = state.nic.ledger().latency();
@@ -73,7 +73,7 @@ fn each_frame_doorbell_and_interrupt_is_priced_once() {
         assert_eq!(count(Crossing::HostCopy), sent + received);
         assert_eq!(count(Crossing::Interrupt), state.receive_interrupts + state.transmit_interrupts);
     }
-    assert!(world.ethernet.doorbells(0) >= 11);
+    assert!(world.common.ethernet.doorbells(0) >= 11);
 }
 
 /// How long messages of a ping-pong waited for a node's host, each behind a long frame of the Ethernet functions where there is one.
@@ -96,7 +96,7 @@ fn waited_ps(with_frames: bool) -> u64 {
         }
     }
     let world = lab.daemon().shell().world();
-    world.cards[1].nic.ledger().line(Crossing::HostReceive).waited_ps
+    world.nodes[1].card.nic.ledger().line(Crossing::HostReceive).waited_ps
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn the_two_functions_of_a_card_wait_for_one_host_and_bus() {
 }
 
 fn doorbells_priced(world: &World, node: usize) -> u64 {
-    world.ethernet.states[node].nic.ledger().line(Crossing::Doorbell).count
+    world.common.ethernet.states[node].nic.ledger().line(Crossing::Doorbell).count
 }
 
 #[test]

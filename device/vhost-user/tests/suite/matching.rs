@@ -17,9 +17,9 @@ use niclab_spec::{Faults, NicModel};
 use proptest::prelude::*;
 
 /// Registered memory of each side, and what is left free behind it for a second registration.
-const BYTES: u64 = 1 << 20;
+pub const BYTES: u64 = 1 << 20;
 
-fn match_lab(nodes: u16, mtu_bytes: u32) -> Lab {
+pub fn match_lab(nodes: u16, mtu_bytes: u32) -> Lab {
     lab_with(nodes, |config| {
         for node in &mut config.nodes {
             node.nic.model = NicModel::named("match").unwrap();
@@ -29,15 +29,15 @@ fn match_lab(nodes: u16, mtu_bytes: u32) -> Lab {
 }
 
 /// A guest with an open port and a registered mebibyte.
-struct Side {
+pub struct Side {
     node: u16,
-    port: ListPort,
-    address: u64,
+    pub port: ListPort,
+    pub address: u64,
     region: u32,
 }
 
 impl Side {
-    fn new(lab: &Lab, node: u16) -> Self {
+    pub fn new(lab: &Lab, node: u16) -> Self {
         Self::on(&lab.guest(node.into()).unwrap(), node)
     }
 
@@ -53,12 +53,12 @@ impl Side {
     }
 
     /// So many bytes from the begin of the memory.
-    const fn part(&self, bytes: u64) -> Part {
+    pub const fn part(&self, bytes: u64) -> Part {
         Part { region: self.region, offset: 0, bytes }
     }
 
     /// The first portal.
-    fn portal(&self) -> Target {
+    pub fn portal(&self) -> Target {
         Target { port: Address { node: self.node.into(), port: self.number() }, portal: 0 }
     }
 
@@ -74,23 +74,23 @@ impl Side {
     }
 
     /// An entry of all of the memory.
-    fn entry(&self) -> Append<Part> {
+    pub fn entry(&self) -> Append<Part> {
         Append::put(0, self.part(BYTES))
     }
 
     /// A put of so many bytes from the begin of the memory to `to`.
-    fn put_to(&self, to: &Self, bytes: u64) -> Put<Part> {
+    pub fn put_to(&self, to: &Self, bytes: u64) -> Put<Part> {
         Put::new(to.portal(), self.part(bytes))
     }
 
-    fn launch(&mut self, command: &impl Command<(), BadValue>) -> Handle {
+    pub fn launch(&mut self, command: &impl Command<(), BadValue>) -> Handle {
         let handle = self.port.try_launch(command).expect("a free slot");
         self.port.announce();
         handle
     }
 
     /// The next event.
-    fn event(&mut self) -> Event {
+    pub fn event(&mut self) -> Event {
         let mut event = None;
         until("an event", || {
             event = self.port.try_event();
@@ -99,14 +99,14 @@ impl Side {
         event.unwrap()
     }
 
-    fn expect(&mut self, kind: Kind, outcome: Outcome) -> Event {
+    pub fn expect(&mut self, kind: Kind, outcome: Outcome) -> Event {
         let event = self.event();
         assert_eq!((event.kind, event.outcome), (kind, outcome), "{event:?}");
         event
     }
 
     /// The device has taken all that was launched: what it did at once is done.
-    fn settle(&self) {
+    pub fn settle(&self) {
         self.port.port().guest().statistics().unwrap();
     }
 }
@@ -116,7 +116,7 @@ fn pattern(seed: u8, bytes: usize) -> Vec<u8> {
 }
 
 /// A put of `bytes` into a posted entry, checked at both ends.
-fn exchange(from: &mut Side, to: &mut Side, seed: u8, bytes: u64) {
+pub fn exchange(from: &mut Side, to: &mut Side, seed: u8, bytes: u64) {
     from.fill(seed, bytes as usize);
     to.launch(&to.entry());
     to.settle();
@@ -128,7 +128,7 @@ fn exchange(from: &mut Side, to: &mut Side, seed: u8, bytes: u64) {
     assert_eq!(from.expect(Kind::Acknowledged, Outcome::Done).moved_bytes, bytes);
 }
 
-fn set_faults(lab: &Lab, node: usize, faults: Faults) {
+pub fn set_faults(lab: &Lab, node: usize, faults: Faults) {
     let request = Request::SetFaults { node: lab.config().nodes[node].name.clone(), faults };
     assert_eq!(answer(lab.daemon().shell(), &request), Answer::Done);
 }

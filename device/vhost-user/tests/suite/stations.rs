@@ -66,13 +66,13 @@ fn what_a_station_sends_reaches_functions_and_stations_by_their_addresses() {
 
     let world = lab.daemon().shell().world();
     let host_receives =
-        |node: usize| world.ethernet.states[node].nic.ledger().line(Crossing::HostReceive).count;
+        |node: usize| world.common.ethernet.states[node].nic.ledger().line(Crossing::HostReceive).count;
     assert_eq!([0, 1, 2].map(host_receives), [3, 3, 2], "each is priced once at each function");
-    let on_wire = |node| world.network.fabric().counters(node).map(|counters| counters.frames_in);
+    let on_wire = |node| world.nodes.get(node).map(|node| node.port.counters().frames_in);
     assert_eq!([0, 1, 2].map(on_wire), [Some(7), Some(0), Some(0)]);
-    let card = |node: usize| world.cards[node].counts.traffic;
+    let card = |node: usize| world.nodes[node].card.counts.traffic;
     assert_eq!((card(0).sent_frames, card(1).received_frames, card(2).received_frames), (7, 2, 0));
-    assert!(world.cards[2].statistics().malformed + world.cards[2].statistics().crc_errors == 0);
+    assert!(world.nodes[2].card.statistics().malformed + world.nodes[2].card.statistics().crc_errors == 0);
 }
 
 #[test]
@@ -184,8 +184,8 @@ fn a_guest_that_floods_a_station_waits_for_it_and_nobody_else_does() {
     let lab = lab(3);
     let wire = Station::put(&lab, 1);
     flood(&lab, &wire);
-    until("an empty network", || !lab.daemon().shell().world().network.is_moving());
-    let sent = lab.daemon().shell().world().cards[1].counts.traffic.sent_frames;
+    until("an empty network", || !lab.daemon().shell().world().common.network.is_moving());
+    let sent = lab.daemon().shell().world().nodes[1].card.counts.traffic.sent_frames;
     assert_eq!(sent, 5_000, "each was answered");
 }
 
@@ -204,7 +204,7 @@ fn a_guest_sends_no_more_to_a_station_before_that_has_what_it_sent_in_its_last_t
         }
         guest.flush().unwrap();
         world.transmit(0);
-        let waiting = world.ethernet.states[0].for_stations.len();
+        let waiting = world.common.ethernet.states[0].for_stations.len();
         assert!(waiting <= 300, "{waiting} is more than a turn is long");
     }
     while world.transmit(0) {}

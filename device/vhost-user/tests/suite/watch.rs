@@ -22,7 +22,7 @@ use niclab_spec::watch::{ChunkReader, WatchRequest, WatchSubject, WatchSummary};
 use serde_json::Value;
 
 /// A connection over which something is watched.
-struct Watching(BufReader<UnixStream>);
+pub struct Watching(BufReader<UnixStream>);
 
 impl Watching {
     fn ask(lab: &Lab, request: WatchRequest) -> (Self, Answer) {
@@ -35,7 +35,7 @@ impl Watching {
         (watching, answer)
     }
 
-    fn begin(lab: &Lab, subject: WatchSubject, links: &[&str], messages: Option<u64>) -> Self {
+    pub fn begin(lab: &Lab, subject: WatchSubject, links: &[&str], messages: Option<u64>) -> Self {
         let links = links.iter().map(|link| (*link).to_owned()).collect();
         let (watching, answer) = Self::ask(lab, WatchRequest { subject, links, messages });
         assert_eq!(answer, Answer::Watching);
@@ -59,7 +59,7 @@ impl Watching {
     }
 
     /// Ends it.
-    fn end(self) -> (Vec<u8>, WatchSummary) {
+    pub fn end(self) -> (Vec<u8>, WatchSummary) {
         self.0.get_ref().shutdown(Shutdown::Write).unwrap();
         self.file()
     }
@@ -73,7 +73,7 @@ fn all_stats(lab: &Lab) -> DaemonStats {
 }
 
 fn is_watched(lab: &Lab) -> bool {
-    lab.daemon().shell().world().network.taps().is_any()
+    lab.daemon().shell().world().common.network.taps().is_any()
 }
 
 /// All that these guests stored is carried out: a request is answered after what was stored before it.
@@ -87,9 +87,9 @@ fn settle(guests: &[Arc<ClusterGuest>]) {
 fn until_ethernet_is_quiet(lab: &Lab) {
     until("all doorbells", || {
         let world = lab.daemon().shell().world();
-        let states = world.ethernet.states.iter().enumerate();
+        let states = world.common.ethernet.states.iter().enumerate();
         let priced = states.map(|(node, state)| (node, state.nic.ledger().line(Crossing::Doorbell).count));
-        priced.into_iter().all(|(node, priced)| priced == world.ethernet.doorbells(node))
+        priced.into_iter().all(|(node, priced)| priced == world.common.ethernet.doorbells(node))
     });
 }
 
@@ -165,7 +165,7 @@ fn a_trace_sums_to_the_ledgers_of_both_functions() {
 }
 
 /// The frames of a capture: interface, whether it goes to the node, bytes, comment. The file must be well formed.
-fn frames(mut file: &[u8]) -> Vec<(u32, bool, Vec<u8>, String)> {
+pub fn frames(mut file: &[u8]) -> Vec<(u32, bool, Vec<u8>, String)> {
     let word = |bytes: &[u8], at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
     let mut found = Vec::new();
     while !file.is_empty() {

@@ -72,7 +72,7 @@ pub fn run(
     rank: u16,
     timeout: Duration,
 ) -> Result<Option<Outcome>, Failure> {
-    if rank >= workload.nodes() {
+    if u32::from(rank) >= workload.nodes() {
         let what = format!("rank {rank} has no part in a workload of {} nodes", workload.nodes());
         return Err(Failure::Usage(what));
     }
@@ -147,7 +147,7 @@ fn measure(stage: &Stage<'_>, performer: &mut impl Performs) -> Result<Option<Ou
     performer.perform(script(&plan.warmup), plan.expected(&plan.warmup, rank), &mut || ())?;
     cue::wait(cue::WARM)?;
     let is_pair = matches!(workload.pattern, Pattern::PingPong | Pattern::Stream);
-    let is_first_of_pair = is_pair && rank.is_multiple_of(2) && rank + 1 < workload.nodes();
+    let is_first_of_pair = is_pair && rank.is_multiple_of(2) && u32::from(rank) + 1 < workload.nodes();
     let has_more = |script: &Script| script.unsent() > 0;
     let is_echoed = matches!(workload.pattern, Pattern::Echo(_))
         && plan.measured.get(usize::from(rank)).is_some_and(has_more);

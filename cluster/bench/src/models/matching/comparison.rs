@@ -6,7 +6,8 @@ use anyhow::{Context, Result, bail};
 use niclab_cluster::{host::process::die_with_owner, programs};
 use niclab_images::Terminal;
 
-const COMPARISON: programs::Tool =
+/// The program.
+pub const COMPARISON: programs::Tool =
     programs::Tool { program: "niclab-processors", what: "the processors to compare with" };
 
 /// What it prints when it is started with these arguments.

@@ -11,6 +11,9 @@ use crate::{
     device::Row,
     figure::Goal,
     figures::{Made, PaperFigures},
+    instructions::{Program, Work},
+    perf::Path,
+    round_trip::RoundTrip,
     section::BenchSection,
 };
 
@@ -86,5 +89,29 @@ pub(super) const BENCHES: Benches = Benches {
             goal: None,
         },
     ],
-    simulated: &[],
+    counted: &[
+        Work {
+            name: "match_put",
+            unit: "a put of 64 bytes, from command to event",
+            program: Program::Device,
+            arguments: &["short-puts"],
+            units: 2_000,
+        },
+        Work {
+            name: "match_kib",
+            unit: "1 KiB of puts of 1 MiB, MTU 9000",
+            program: Program::Device,
+            arguments: &["long-puts"],
+            units: 32 * 1024,
+        },
+        Work {
+            name: "match_cycle",
+            unit: "a cycle of the match unit, with the list manager and 10 items",
+            program: Program::Tool(comparison::COMPARISON),
+            arguments: &["10"],
+            units: 100_000,
+        },
+    ],
+    round_trips: &[RoundTrip { key: "match", words: "Match, ends poll", model: "match", path: Path::Nic }],
+    ..Benches::NONE
 };

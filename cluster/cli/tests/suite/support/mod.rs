@@ -113,6 +113,7 @@ fn plan_by(way: StartMode, root: &Path, cluster_name: &str, daemon: &str, modes:
         name: &name(cluster_name),
         cluster: &cluster,
         images: &vec![images; modes.len()],
+        drivers: &[],
         device: Path::new("/bin/sh"),
         folder: &root.join(cluster_name),
         accelerator: &Accelerator { kind: Kind::Tcg, reason: "test".into() },
@@ -306,7 +307,12 @@ impl FakeAgent {
                 let has_card = env::var_os(CONTROL).is_none() || PLUGGED.load(Ordering::Relaxed) == FUNCTIONS;
                 let is_good = self.mode != "sick" && has_card;
                 let (bar_ready, link_up) = (is_good, is_good);
-                vec![ToHost::Health(Health { driver_bound: true, bar_ready, link_up, interrupts: Some(3) })]
+                vec![ToHost::Health(Health {
+                    driver: Some("niclab".to_owned()),
+                    bar_ready,
+                    link_up,
+                    interrupts: Some(3),
+                })]
             }
             ToGuest::Exec(_) if self.mode == "busy" => vec![ToHost::Started],
             ToGuest::StdinEnd if self.mode == "busy" => Vec::new(),

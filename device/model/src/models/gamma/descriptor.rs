@@ -174,7 +174,7 @@ fn promises(values: &Values) -> Promises {
 pub fn config(values: &Values, seat: Seat) -> Config {
     Config {
         node: seat.node,
-        nodes: seat.nodes.into(),
+        nodes: seat.nodes,
         mtu_bytes: seat.mtu_bytes,
         // Ours: units.
         line_rate_bits_per_s: values.number(LINE_RATE) * 1_000_000,

@@ -106,6 +106,8 @@ impl Gamma {
                 self.interrupts.on_timeout(now, &mut self.effects);
             }
             Input::HostReset => control::on_host_reset(self, now),
+            // It is lent nothing.
+            Input::Lent { .. } | Input::LentFrame { .. } => {}
             // Its host says everything by descriptors.
             Input::PageStore(_) | Input::Register { .. } | Input::Descriptor(_) => {}
         }

@@ -260,7 +260,7 @@ fn build(values: &Values, seat: Seat) -> Result<AnyNic, BuildError> {
     let weights: Vec<u32> = values.numbers(WEIGHTS).iter().map(|weight| *weight as u32).collect();
     Ok(Box::new(Grim::new(Config {
         node,
-        nodes: nodes.into(),
+        nodes,
         mtu_bytes,
         channels: values.number_u32(CHANNELS),
         headers: values.number_u32(HEADERS),

@@ -396,6 +396,8 @@ impl Grim {
             Input::Register { port, register } => self.on_register(now, port as usize, register),
             Input::Control { token, request } => control::on_control(self, now, token, request),
             Input::ShellCounts(counts) => self.effects.shell_counts = counts,
+            // It is lent nothing.
+            Input::Lent { .. } | Input::LentFrame { .. } => {}
             // Its host says everything by pages.
             Input::Descriptor(_) | Input::PollDemand { .. } => {}
             Input::Timeout => self.on_timeout(now),

@@ -284,9 +284,9 @@ pub fn config(values: &Values, seat: Seat) -> Result<Config, Problem> {
     let Seat { node, nodes, mtu_bytes, profile } = seat;
     Ok(Config {
         node,
-        nodes: nodes.into(),
+        nodes,
         mtu_bytes,
-        assembly: assembly(values, nodes.into())?,
+        assembly: assembly(values, nodes)?,
         max_message_bytes: values.number(MESSAGE_BYTES),
         crossings: [values.number_u32("send_crossings"), values.number_u32("receive_crossings")],
         first_number: values.number_u32(FIRST_NUMBER),

@@ -79,7 +79,7 @@ fn begun(frame: &[u8]) -> Option<Begun> {
 fn build(values: &Values, seat: Seat) -> Result<AnyNic, BuildError> {
     let first_wait = Span::from_ns(1_000 * values.number(REPEAT));
     let Seat { node, nodes, profile, .. } = seat;
-    Ok(Box::new(Mailbox::new(Config { node, nodes: nodes.into(), first_wait, profile })?))
+    Ok(Box::new(Mailbox::new(Config { node, nodes, first_wait, profile })?))
 }
 
 fn draw(below: &mut Draw<'_>, _: &mut DrawnWorkload) -> Values {

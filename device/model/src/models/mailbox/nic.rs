@@ -413,7 +413,7 @@ impl Mailbox {
             Input::Control { token, request } => control::on_control(self, now, token, request),
             Input::ShellCounts(counts) => self.effects.shell_counts = counts,
             // It never reads host memory.
-            Input::DmaData { .. } => {}
+            Input::DmaData { .. } | Input::Lent { .. } | Input::LentFrame { .. } => {}
             // Its host says everything by pages.
             Input::Descriptor(_) | Input::PollDemand { .. } => {}
             Input::Timeout => while self.repeat(now) {},

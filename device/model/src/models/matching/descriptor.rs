@@ -104,7 +104,7 @@ fn limits(values: &Values) -> Limits {
 
 /// The parameters of a card with these values.
 pub fn config(values: &Values, seat: Seat) -> Config {
-    let config = Config::new(seat.node, seat.nodes.into(), seat.profile);
+    let config = Config::new(seat.node, seat.nodes, seat.profile);
     let first = Span::from_ns(values.number(RETRANSMIT).saturating_mul(1_000));
     Config {
         mtu_bytes: seat.mtu_bytes,

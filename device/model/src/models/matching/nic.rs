@@ -17,8 +17,10 @@ use crate::models::matching::engine::ENTRY_BYTES;
 use crate::models::matching::port::Port;
 use crate::models::matching::program;
 use crate::models::matching::transport::Transport;
+use crate::models::matching::wire::seal;
 use crate::nic::{
-    FrameBytes, HostRanges, Input, Nic, Observed, Output, PageStore, Register, ShellCounts, Statistics,
+    Finish, FrameBytes, HostRanges, Input, Nic, Observed, Output, PageStore, Register, ShellCounts,
+    Statistics,
 };
 use crate::parts::control::{self, Answer, ControlError, Controlled};
 use crate::parts::effects::{Machine, ReplyDue, WORD_BYTES, WorkPrices, empty_reply};
@@ -82,7 +84,11 @@ impl Match {
             Input::Frame { frame, message, .. } => {
                 self.transport.on_frame(now, frame, message, &mut self.ends);
             }
+            Input::LentFrame { lent, message, .. } => {
+                self.transport.on_lent_frame(now, lent, message, &mut self.ends);
+            }
             Input::DmaData { token, bytes, is_whole } => self.on_data(now, token, bytes, is_whole),
+            Input::Lent { token, into } => self.transport.on_lent(token, into, &mut self.ends),
             Input::Register { port, register } => self.on_register(now, port as usize, register),
             Input::Control { token, request } => control::on_control(self, now, token, request),
             Input::ShellCounts(counts) => self.ends.effects.shell_counts = counts,
@@ -360,6 +366,11 @@ impl Nic for Match {
     #[inline]
     fn is_open(&self, port: u32) -> bool {
         Controlled::is_open(self, port as usize)
+    }
+
+    #[inline]
+    fn lends(&self) -> Option<Finish> {
+        Some(seal)
     }
 
     #[inline]

@@ -8,8 +8,13 @@
 //! The transport knows nothing of commands, entries and events. It asks whoever uses it where a message goes that begins to
 //! arrive, and says when one has ended or has left ([`MessageUser`]).
 
+mod messages;
+
+pub(super) use self::messages::{Arrived, Beginning, Memory, MessageUser, Outgoing, Owner};
+
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use niclab_abi::lists::{RESULT_BAD_REGION, RESULT_NO_ROOM, RESULT_NO_TARGET, RESULT_OK};
 
@@ -20,11 +25,10 @@ use crate::models::matching::wire::{
     FIRST_HEAD_BYTES, Frame, Header, Kind, Link, MORE_HEAD_BYTES, Operation, WireError, head, seal,
 };
 use crate::nic::FrameBytes;
-use crate::nic::frame::{Piece, SharedFrame};
+use crate::nic::frame::{Data, LentHead, Piece, SharedFrame};
 use crate::parts::effects::Machine;
 use crate::parts::fragments::{Cutter, Joiner};
 use crate::parts::go_back_n::{self, GoBackN};
-use crate::parts::regions::Region;
 use crate::parts::sequence::Sequence;
 use crate::parts::timers::{TimerName, Timers};
 use crate::platform::trace_tag::TraceTag;
@@ -33,92 +37,6 @@ use crate::time::{Span, Time};
 /// Most messages of a port that wait for one other card. A card's commands under way are fewer, and each has one answer; a
 /// network that forges requests without end would fill the card's memory. Ours: a bound.
 const MAX_QUEUED: usize = 4_096;
-
-/// Part of a region. Of no bytes at all neither region nor offset matter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Memory {
-    pub(super) region: u32,
-    pub(super) offset: u64,
-    pub(super) bytes: u64,
-}
-
-impl Memory {
-    /// Memory of no bytes.
-    pub(super) const NONE: Self = Self { region: 0, offset: 0, bytes: 0 };
-
-    /// Whether it touches the region.
-    pub(super) const fn is_in(&self, region: u32) -> bool {
-        self.bytes > 0 && self.region == region
-    }
-}
-
-/// Whose a message is on this card, where anybody's: whom the transport tells what becomes of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Owner {
-    /// Nobody's.
-    Nobody,
-    /// A command's that the port launched, by its token.
-    Initiator(u64),
-    /// An operation's of one of the port's entries, by its number.
-    Target(u64),
-}
-
-/// A message to send.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Outgoing {
-    /// The node that gets it.
-    pub(super) node: u16,
-    pub(super) header: Header,
-    /// Its data.
-    pub(super) memory: Memory,
-    pub(super) ready: Time,
-    pub(super) message: Option<TraceTag>,
-    pub(super) owner: Owner,
-}
-
-/// What becomes of a message that begins to arrive.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Beginning {
-    pub(super) owner: Owner,
-    /// As much of it as is stored, and where.
-    pub(super) memory: Memory,
-    /// When that is decided: nothing is stored before.
-    pub(super) ready: Time,
-    /// What the sender is told at once.
-    pub(super) answer: Option<Outgoing>,
-}
-
-/// A message that has ended.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Arrived {
-    pub(super) owner: Owner,
-    /// The port of this card whose message it is.
-    pub(super) port: usize,
-    pub(super) header: Header,
-    pub(super) message: Option<TraceTag>,
-    /// Bytes of it that were stored.
-    pub(super) bytes: u64,
-    /// `RESULT_OK`, or why it ended before its end.
-    pub(super) result: u32,
-}
-
-/// Who sends and receives messages over a transport.
-pub(super) trait MessageUser {
-    /// Where effects go.
-    fn effects(&mut self) -> &mut Effects;
-
-    /// A port's region, while it is registered.
-    fn region(&self, port: usize, name: u32) -> Option<&Region>;
-
-    /// A message begins to arrive: where its data goes.
-    fn on_begin(&mut self, now: Time, header: &Header, message: Option<TraceTag>) -> Beginning;
-
-    /// A message with an owner has arrived to its end, or never will. Returns what its sender is told.
-    fn on_end(&mut self, at: Time, arrived: Arrived) -> Option<Outgoing>;
-
-    /// All of a message has left its memory and is at the other card, or it will not: the result says why.
-    fn on_left(&mut self, at: Time, port: usize, owner: Owner, result: u32);
-}
 
 /// A message that is not sent to its end.
 #[derive(Clone, Copy, Debug)]
@@ -396,7 +314,7 @@ impl Transport {
             return transmit(ready, head(&link, &kind, 0), sent.message, user.effects());
         };
         let effects = user.effects();
-        let into = head(&link, &sent.kind, bytes as usize);
+        let into = head(&link, &sent.kind, 0);
         let frame_bytes = into.len() as u64 + bytes;
         let token = effects.next_token();
         let read = effects.dma_read(ready, token, ranges, into);
@@ -437,6 +355,16 @@ impl Transport {
         seal(&mut frame);
         user.effects().frame_first(reading.at, frame, reading.message);
         None
+    }
+
+    /// What a read asked for may stay where it lies while the frame is under way.
+    pub(super) fn on_lent(&mut self, token: u64, into: FrameBytes, user: &mut impl MessageUser) {
+        let read = self.reads.iter().position(|(read, _)| *read == token);
+        let Some((_, reading)) = read.and_then(|read| self.reads.remove(read)) else {
+            debug_assert!(false, "only what goes behind a head is lent");
+            return;
+        };
+        user.effects().lent_frame_first(reading.at, into, reading.message);
     }
 
     /// A region's memory is not the guest's any more: the message ends with what was sent.
@@ -524,9 +452,35 @@ impl Transport {
         message: Option<TraceTag>,
         user: &mut impl MessageUser,
     ) {
+        let take = |data| Data::Here(Piece { frame, bytes: data });
+        self.on_parsed(now, Frame::parse(frame), frame.len(), take, message, user);
+    }
+
+    /// A frame from the network that is sound, and whose data lies elsewhere.
+    pub(super) fn on_lent_frame(
+        &mut self,
+        now: Time,
+        lent: LentHead<'_>,
+        message: Option<TraceTag>,
+        user: &mut impl MessageUser,
+    ) {
+        let LentHead { bytes, frame_bytes } = lent;
+        self.on_parsed(now, Frame::parse_sound(bytes, frame_bytes), frame_bytes, Data::Lent, message, user);
+    }
+
+    /// A frame of so many bytes; `data` says where the bytes are of a range of it.
+    fn on_parsed<'a>(
+        &mut self,
+        now: Time,
+        parsed: Result<Frame, WireError>,
+        frame_bytes: usize,
+        data_in: impl FnOnce(Range<usize>) -> Data<'a>,
+        message: Option<TraceTag>,
+        user: &mut impl MessageUser,
+    ) {
         let effects = user.effects();
         effects.attribute(message);
-        let Frame { link, kind, data } = match Frame::parse(frame) {
+        let Frame { link, kind, data } = match parsed {
             Ok(Frame { link, .. })
                 if link.destination != self.node || u32::from(link.source) >= self.nodes =>
             {
@@ -547,8 +501,8 @@ impl Transport {
                 return;
             }
         };
-        let data = Piece { frame, bytes: data };
-        let checked = effects.work(Machine::Receive, now, frame.len() as u64).end;
+        let data = data_in(data);
+        let checked = effects.work(Machine::Receive, now, frame_bytes as u64).end;
         let place = self.place_of(link.source);
         let frames_before = self.peers[place].frames;
         self.on_acknowledged(checked, place, Sequence::new(link.acknowledged), user);
@@ -576,7 +530,7 @@ impl Transport {
         now: Time,
         place: usize,
         kind: &Kind,
-        data: Piece<'_>,
+        data: Data<'_>,
         message: Option<TraceTag>,
         user: &mut impl MessageUser,
     ) {
@@ -612,7 +566,7 @@ impl Transport {
         now: Time,
         place: usize,
         header: Header,
-        data: Piece<'_>,
+        data: Data<'_>,
         message: Option<TraceTag>,
         user: &mut impl MessageUser,
     ) {
@@ -648,14 +602,14 @@ impl Transport {
         now: Time,
         place: usize,
         source_port: u8,
-        data: Piece<'_>,
+        data: Data<'_>,
         user: &mut impl MessageUser,
     ) {
         let Some(reception) = self.reception_mut(place, source_port) else {
             debug_assert!(false, "data is of a message that has begun");
             return;
         };
-        let arrived = reception.joiner.join(data.bytes.len() as u64);
+        let arrived = reception.joiner.join(data.len() as u64);
         let Memory { region, offset, bytes } = reception.memory;
         let stored = bytes.min(arrived.end).saturating_sub(arrived.start);
         if stored > 0
@@ -664,8 +618,7 @@ impl Transport {
             let ranges = region.ranges(offset.saturating_add(arrived.start), stored);
             let effects = user.effects();
             let ready = effects.work(Machine::Store, now, stored).end;
-            let Piece { frame, bytes } = data;
-            let at = effects.dma_frame(ready, frame, bytes.start..bytes.start + stored as usize, ranges);
+            let at = effects.dma_data(ready, &data, stored as usize, ranges);
             effects.counters.card.bytes_received += stored;
             reception.visible = reception.visible.max(at);
         }

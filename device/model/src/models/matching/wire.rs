@@ -331,7 +331,22 @@ impl Frame {
     /// [`WireError`]. A damaged frame is [`WireError::Check`] wherever the damage is, but for its length.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<Self, WireError> {
-        let wrong_length = WireError::Length { bytes: bytes.len() };
+        Self::read(bytes, bytes.len(), false)
+    }
+
+    /// Reads the head of a frame that is sound, and has so many bytes.
+    ///
+    /// # Errors
+    /// [`WireError`].
+    #[inline]
+    pub fn parse_sound(head: &[u8], frame_bytes: usize) -> Result<Self, WireError> {
+        Self::read(head, frame_bytes, true)
+    }
+
+    /// Reads a frame of so many bytes, of which the first ones are here: all of them, or of a sound one the head.
+    #[inline]
+    fn read(bytes: &[u8], frame_bytes: usize, is_sound: bool) -> Result<Self, WireError> {
+        let wrong_length = WireError::Length { bytes: frame_bytes };
         let ethernet = ethernet::Frame::new_checked(bytes).ok_or(wrong_length)?;
         let payload = ethernet.payload();
         if ethernet::is_foreign(payload, PROTOCOL) {
@@ -340,7 +355,7 @@ impl Frame {
         if payload.len() < LINK_WORDS * WORD_BYTES {
             return Err(wrong_length);
         }
-        if sum(payload) != u64::MAX {
+        if !is_sound && sum(payload) != u64::MAX {
             return Err(WireError::Check);
         }
         let word = |place: usize| {
@@ -352,7 +367,7 @@ impl Frame {
         let words = Kind::words(kind).ok_or(WireError::BadField)?;
         let head_bytes = ethernet::HEADER_BYTES + (LINK_WORDS + words) * WORD_BYTES;
         let has_data = matches!(kind, KIND_FIRST | KIND_MORE);
-        if bytes.len() < head_bytes || (!has_data && bytes.len() > head_bytes) {
+        if bytes.len() < head_bytes || (!has_data && frame_bytes > head_bytes) {
             return Err(wrong_length);
         }
         let mut body = [0; HEADER_WORDS];
@@ -371,7 +386,7 @@ impl Frame {
             return Err(WireError::Addresses);
         }
         let kind = Kind::decode(kind, &body).ok_or(WireError::BadField)?;
-        Ok(Self { link, kind, data: head_bytes..bytes.len() })
+        Ok(Self { link, kind, data: head_bytes..frame_bytes })
     }
 }
 

@@ -210,7 +210,7 @@ pub fn config(values: &Values, seat: Seat) -> Config {
             STORE_AND_FORWARD => Some(Passing::StoreAndForward),
             _ => None,
         },
-        ..Config::new(seat.node, seat.nodes.into(), seat.profile)
+        ..Config::new(seat.node, seat.nodes, seat.profile)
     }
 }
 

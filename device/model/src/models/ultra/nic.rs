@@ -199,7 +199,7 @@ impl Ultra {
             Input::Control { token, request } => control::on_control(self, now, token, request),
             Input::ShellCounts(counts) => effects.shell_counts = counts,
             // It never reads host memory.
-            Input::DmaData { .. } => {}
+            Input::DmaData { .. } | Input::Lent { .. } | Input::LentFrame { .. } => {}
             // Its host says everything by pages.
             Input::Descriptor(_) | Input::PollDemand { .. } => {}
             Input::Timeout => while requester.on_timeout(now, effects) {},

@@ -206,7 +206,8 @@ fn while_a_card_is_programmed_frames_are_lost_and_what_is_posted_waits() {
         1,
         Faults::default(),
         |node| {
-            config(&values, Seat { node, nodes: NODES, mtu_bytes: 1_500, profile: profile.clone() }).unwrap()
+            config(&values, Seat { node, nodes: NODES.into(), mtu_bytes: 1_500, profile: profile.clone() })
+                .unwrap()
         },
         NODES,
     );

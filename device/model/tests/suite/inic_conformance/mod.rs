@@ -46,7 +46,7 @@ fn values(assembly: &str) -> Values {
 fn card(values: &Values) -> impl Fn(u16) -> Config + use<> {
     let (values, profile) = (values.clone(), Arc::new(Profile::default()));
     move |node| {
-        let seat = Seat { node, nodes: NODES, mtu_bytes: 1_500, profile: profile.clone() };
+        let seat = Seat { node, nodes: NODES.into(), mtu_bytes: 1_500, profile: profile.clone() };
         config(&values, seat).unwrap()
     }
 }

@@ -350,7 +350,10 @@ impl Wire {
                 Output::Frame { at, tail, frame, message } => self.fly(node, (at, tail), frame, message),
                 Output::Interrupt { .. } => host.interrupts += 1,
                 Output::Reply { bytes, .. } => host.reply = Some(bytes.to_vec()),
-                other @ (Output::Complete { .. } | Output::DmaRead { .. }) => {
+                other @ (Output::Complete { .. }
+                | Output::DmaRead { .. }
+                | Output::LentFrame { .. }
+                | Output::DmaLent { .. }) => {
                     panic!("nobody asked for {other:?}")
                 }
             }

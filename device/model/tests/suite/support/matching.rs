@@ -10,9 +10,11 @@ use niclab_abi::lists::{
 };
 use niclab_abi::receive::SLICE_BYTES;
 use niclab_abi::region::{Extent, OP_REGION_CLOSE, OP_REGION_OPEN, RegionName, RegionOpen, RegionOpened};
+use niclab_model::fabric::ethernet::HEADER_BYTES;
+use niclab_model::models::matching::wire::Frame;
 use niclab_model::models::matching::{Config, Match};
 use niclab_model::nic::alone::Alone;
-use niclab_model::nic::frame::SharedFrame;
+use niclab_model::nic::frame::{LentHead, SharedFrame};
 use niclab_model::nic::{HostRange, Input, Nic, Output, PageStore, Register};
 use niclab_model::platform::profile::Profile;
 use niclab_model::platform::trace_tag::TraceTag;
@@ -41,6 +43,8 @@ pub struct Host {
     pub reads_until_failure: Option<u32>,
     /// Memory that the card may touch, where a test watches that.
     pub given: Option<Vec<HostRange>>,
+    /// What was lent to it last.
+    loan: Vec<u8>,
 }
 
 /// An event, taken apart.
@@ -68,6 +72,12 @@ pub struct Cluster {
     pub hosts: Vec<Host>,
     pub wire: VecDeque<Flying>,
     pub frames: usize,
+    /// Cards are lent data, and sound frames come to them without.
+    pub lends: bool,
+    /// How often that was so.
+    pub lent: usize,
+    /// Everything that was ever sent, as it was.
+    pub sent: Vec<(Time, Vec<u8>)>,
 }
 
 pub fn config(node: u16, nodes: u32) -> Config {
@@ -92,19 +102,22 @@ impl Cluster {
                 interrupts: Vec::new(),
                 reads_until_failure: None,
                 given: None,
+                loan: Vec::new(),
             }
         };
-        Self { hosts: (0..nodes).map(host).collect(), wire: VecDeque::new(), frames: 0 }
+        let (hosts, wire) = ((0..nodes).map(host).collect(), VecDeque::new());
+        Self { hosts, wire, frames: 0, lends: false, lent: 0, sent: Vec::new() }
     }
 
     /// Carries out what a card wants done.
     pub fn carry(&mut self, node: usize) {
         while let Some(output) = self.hosts[node].nic.poll_output() {
-            self.carry_out(node, output);
+            self.carry_out(node, output, None);
         }
     }
 
-    fn carry_out(&mut self, node: usize, output: Output) {
+    /// Carries out what a card wants done to which this frame has come.
+    fn carry_out(&mut self, node: usize, output: Output, came: Option<&SharedFrame>) {
         let host = &mut self.hosts[node];
         match output {
             Output::DmaWrite { address, words, .. } => {
@@ -114,16 +127,8 @@ impl Cluster {
                     host.memory[at..at + 8].copy_from_slice(&word.to_le_bytes());
                 }
             }
-            Output::DmaFrame { frame, bytes, ranges, .. } => {
-                let mut data = &frame[bytes];
-                for range in ranges {
-                    host.check(range.address, range.bytes);
-                    let (now, rest) = data.split_at(range.bytes as usize);
-                    host.memory[range.address as usize..][..now.len()].copy_from_slice(now);
-                    data = rest;
-                }
-                assert!(data.is_empty());
-            }
+            Output::DmaFrame { frame, bytes, ranges, .. } => host.store(&frame[bytes], &ranges),
+            Output::DmaLent { bytes, ranges, .. } => host.store(&came.expect("a frame")[bytes], &ranges),
             Output::DmaRead { at, token, ranges, mut into, .. } => {
                 let left = host.reads_until_failure;
                 host.reads_until_failure = left.and_then(|left| left.checked_sub(1));
@@ -132,12 +137,26 @@ impl Cluster {
                     host.check(range.address, range.bytes);
                     into.extend_from_slice(&host.memory[range.address as usize..][..range.bytes as usize]);
                 }
+                let data: u64 = ranges.iter().map(|range| range.bytes).sum();
+                let head = into.len().saturating_sub(data as usize);
+                if self.lends && is_whole && head > 0 {
+                    host.loan = into[head..].to_vec();
+                    into.truncate(head);
+                    host.nic.handle(at, Input::Lent { token, into });
+                    self.lent += 1;
+                    let next = host.nic.poll_output().expect("a frame");
+                    assert!(matches!(next, Output::LentFrame { .. }), "{next:?} comes next");
+                    return self.carry_out(node, next, None);
+                }
                 host.nic.handle(at, Input::DmaData { token, bytes: into, is_whole });
             }
-            Output::Frame { at, frame, message, .. } => {
-                self.frames += 1;
-                self.wire.push_back(Flying { at, frame, message });
+            Output::LentFrame { at, head, message, .. } => {
+                let mut frame = head;
+                frame.extend_from_slice(&host.loan);
+                host.nic.lends().expect("it was lent something")(&mut frame);
+                self.send(at, frame.into(), message);
             }
+            Output::Frame { at, frame, message, .. } => self.send(at, frame, message),
             Output::Interrupt { cause, port, .. } => host.interrupts.push((cause, port)),
             other @ (Output::Complete { .. } | Output::WindowRead { .. }) => {
                 panic!("nobody asked for {other:?}")
@@ -146,12 +165,31 @@ impl Cluster {
         }
     }
 
+    fn send(&mut self, at: Time, frame: SharedFrame, message: Option<TraceTag>) {
+        self.frames += 1;
+        self.sent.push((at, frame.to_vec()));
+        self.wire.push_back(Flying { at, frame, message });
+    }
+
     /// Delivers a frame to where its address says.
     pub fn deliver(&mut self, flying: &Flying) {
         let to = usize::from(u16::from_be_bytes([flying.frame[4], flying.frame[5]]));
-        let input = Input::Frame { head: flying.at, frame: &flying.frame, message: flying.message };
-        self.hosts[to].nic.handle(flying.at, input);
-        self.carry(to);
+        let Flying { at, frame, message } = flying;
+        // A damaged one is whole.
+        let data =
+            Frame::parse(frame).ok().map(|parsed| parsed.data).filter(|data| self.lends && !data.is_empty());
+        let Some(data) = data else {
+            self.hosts[to].nic.handle(*at, Input::Frame { head: *at, frame, message: *message });
+            return self.carry(to);
+        };
+        let mut head = frame[..data.start].to_vec();
+        // Nobody has written the check word.
+        head[HEADER_BYTES + 16..][..8].fill(0);
+        let lent = LentHead { bytes: &head, frame_bytes: frame.len() };
+        self.hosts[to].nic.handle(*at, Input::LentFrame { lent, head: *at, message: *message });
+        while let Some(output) = self.hosts[to].nic.poll_output() {
+            self.carry_out(to, output, Some(frame));
+        }
     }
 
     /// Delivers all that is on the wire, and what comes of it.
@@ -301,6 +339,17 @@ impl Cluster {
 }
 
 impl Host {
+    fn store(&mut self, bytes: &[u8], ranges: &[HostRange]) {
+        let mut data = bytes;
+        for range in ranges {
+            self.check(range.address, range.bytes);
+            let (now, rest) = data.split_at(range.bytes as usize);
+            self.memory[range.address as usize..][..now.len()].copy_from_slice(now);
+            data = rest;
+        }
+        assert!(data.is_empty());
+    }
+
     fn check(&self, address: u64, bytes: u64) {
         let Some(given) = &self.given else { return };
         let holds =

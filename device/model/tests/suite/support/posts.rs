@@ -176,7 +176,10 @@ impl Wire {
                 Output::Interrupt { cause: CAUSE_HANDED_OVER, .. } => host.hand_overs += 1,
                 Output::Interrupt { .. } => host.interrupts += 1,
                 Output::Reply { bytes, .. } => host.reply = Some(bytes.to_vec()),
-                other @ (Output::Complete { .. } | Output::WindowRead { .. }) => {
+                other @ (Output::Complete { .. }
+                | Output::WindowRead { .. }
+                | Output::LentFrame { .. }
+                | Output::DmaLent { .. }) => {
                     panic!("nobody asked for {other:?}")
                 }
             }

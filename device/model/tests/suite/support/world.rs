@@ -410,7 +410,7 @@ impl World {
 
     /// Ends all trouble, and lets programs consume until nothing moves.
     pub fn settle(&mut self) {
-        for port in 0..self.fabric.ports() {
+        for port in self.fabric.ports() {
             self.fabric.set_faults(port, Faults::NONE);
         }
         // Timers run for as long as packets wait for a receiver that does not want them: that is rest, too.

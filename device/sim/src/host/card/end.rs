@@ -1,7 +1,7 @@
-//! What must be of a card's ports at the end of a run.
+//! What must be of a card's ports at the end of a run, and while its program waits.
 
 use niclab_abi::receive::STATUS_LINE_INTERVAL;
-use niclab_workloads::Transport;
+use niclab_workloads::{Script, Transport};
 
 use super::CardHost;
 use crate::checker::{Check, Checker};
@@ -37,5 +37,11 @@ impl<T: Transport> CardHost<T> {
         if refused != 0 {
             checker.fail(Check::FlowControl, || format!("{end:?}: the card refused {refused} stores"));
         }
+    }
+
+    /// Whether its program cannot go on before it sees more than it does.
+    pub(super) fn waits_for_news(&self, script: &Script) -> bool {
+        let is_waiting = script.unsent() > 0 || self.ports.iter().any(|port| port.transport.has_launches());
+        is_waiting && self.ports.iter().any(|port| port.transport.waits_for_news(&port.requester))
     }
 }

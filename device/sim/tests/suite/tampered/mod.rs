@@ -1,6 +1,7 @@
 //! A card that is broken on purpose: it stands between a model and its shell and spoils one effect in so many.
 
 use niclab_model::models::ultra::wire::{Header, Kind, Packet};
+use niclab_model::nic::registry::AnyNic;
 use niclab_model::nic::{DescriptorQueue, HostRange, Input, Nic, Output};
 use niclab_model::platform::node_bus::NodeBus;
 use niclab_model::random::Random;
@@ -126,12 +127,12 @@ impl Tamper {
 pub struct Tampered {
     tamper: Tamper,
     random: Random,
-    nic: Box<dyn Nic>,
+    nic: AnyNic,
     again: Option<Output>,
 }
 
 impl Tampered {
-    pub fn boxed(tamper: Tamper, seed: u64, node: u16, nic: Box<dyn Nic>) -> Box<dyn Nic> {
+    pub fn boxed(tamper: Tamper, seed: u64, node: u16, nic: AnyNic) -> AnyNic {
         let random = Random::new(seed, (1 << 43) + u64::from(node));
         Box::new(Self { tamper, random, nic, again: None })
     }

@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::BenchError;
 use super::hostile::Attack;
+use super::work::Work;
 
 /// What is measured of one way.
 pub struct Benches {
@@ -27,6 +28,9 @@ pub const ALL: &[Benches] = &[slices::BENCHES, lists::BENCHES];
 
 /// What guests with such cards may do to others.
 pub const ATTACKS: &[&[Attack]] = &[channels::ATTACKS, lists::ATTACKS, posts::ATTACKS];
+
+/// Work that instructions are counted of.
+pub const WORKS: &[&[Work]] = &[slices::WORKS, lists::WORKS];
 
 /// Figures of one way.
 #[derive(Clone, Debug, Serialize)]

@@ -15,11 +15,11 @@ use crate::shell::network::Network;
 use crate::shell::turn::frame_ns;
 
 /// One guest's burst of frames.
-pub(super) struct Sender<'a, 'b> {
+pub(super) struct Sender<'a, 'b, 'n> {
     pub(super) node: usize,
     pub(super) negotiated: Negotiated,
     pub(super) network: &'b mut Network,
-    pub(super) receivers: Receivers<'a>,
+    pub(super) receivers: Receivers<'a, 'n>,
     pub(super) held: &'b mut Vec<Held>,
     pub(super) deliveries: &'b mut Deliveries,
     pub(super) latest_sent: &'b mut Time,
@@ -29,7 +29,7 @@ pub(super) struct Sender<'a, 'b> {
     pub(super) doorbells: u64,
 }
 
-impl Sender<'_, '_> {
+impl Sender<'_, '_, '_> {
     /// Sends the frame in `chain`.
     ///
     /// # Errors
@@ -98,9 +98,9 @@ impl Sender<'_, '_> {
         bytes: usize,
         on_wire: impl FnOnce() -> Option<Vec<u8>>,
     ) -> Option<(Time, TraceTag)> {
-        let Receivers { states, buses, spent_ns, .. } = &mut self.receivers;
+        let Receivers { states, nodes, spent_ns, .. } = &mut self.receivers;
         *spent_ns = spent_ns.saturating_add(frame_ns(bytes));
-        let (state, bus) = states.get_mut(self.node).zip(buses.get_mut(self.node))?;
+        let (state, bus) = states.get_mut(self.node).zip(nodes.bus_mut(self.node))?;
         let now = bus.clock().max(*self.latest_sent);
         *self.latest_sent = now;
         let has_doorbell = self.doorbells > 0;
@@ -119,8 +119,8 @@ impl Sender<'_, '_> {
         state.nic.ledger_mut().attribute(None);
         let (network, node, deliveries) = (&mut *self.network, self.node as u16, &mut *self.deliveries);
         match Some(on_wire).filter(|_| network.taps().is_any()).and_then(|on_wire| on_wire()) {
-            Some(frame) => network.forward_shown(ready, node, &frame, Some(message), deliveries),
-            None => network.forward(ready, node, ethernet, bytes, Some(message), deliveries),
+            Some(frame) => network.forward_shown(*nodes, ready, node, &frame, Some(message), deliveries),
+            None => network.forward(*nodes, ready, node, (ethernet, bytes), Some(message), deliveries),
         }
         for delivery in self.deliveries.iter() {
             // What its controller throws away because of the check sequence costs a host nothing either.
@@ -134,10 +134,10 @@ impl Sender<'_, '_> {
     /// One frame of the wire.
     #[inline]
     fn pass(&mut self, ethernet: &[u8; ETHERNET_BYTES], offload: &Offload, frame: &Frame<'_>) {
-        let reordered = self.network.reordered();
+        let reordered = self.network.reordered(self.receivers.nodes);
         let priced = self.price(ethernet, frame.bytes(), || Some(on_wire(offload, frame)));
         let Some((ready, message)) = priced else { return };
-        let is_held = reordered != self.network.reordered();
+        let is_held = reordered != self.network.reordered(self.receivers.nodes);
         let concern = self.concern;
         for index in 0..self.deliveries.len() {
             let Some(delivery) = self.deliveries.get(index).copied() else { break };

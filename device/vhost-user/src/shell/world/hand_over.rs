@@ -33,7 +33,7 @@ pub struct Loading {
     begin: Time,
 }
 
-impl World {
+impl World<'_> {
     /// Gives the cards of these nodes another program.
     ///
     /// # Errors
@@ -42,9 +42,9 @@ impl World {
         if self.is_in_lockstep() {
             return Err(LoadError::Turns);
         }
-        let of = |node: &usize| self.cards.get(*node);
+        let of = |node: &usize| self.nodes.card(*node);
         let runs = nodes.iter().filter_map(of).all(|card| card.nic.progress() == Progress::Runs);
-        if self.loading.is_some() || !runs {
+        if self.common.loading.is_some() || !runs {
             return Err(LoadError::Busy);
         }
         let epoch =
@@ -58,33 +58,33 @@ impl World {
                 return Err(LoadError::Card { node, error: error.to_string() });
             }
         }
-        self.loading = Some(Loading { nodes: nodes.to_vec(), begin });
+        self.common.loading = Some(Loading { nodes: nodes.to_vec(), begin });
         nodes.iter().for_each(|node| self.carry_out(*node));
-        self.acts += 1;
+        self.common.acts += 1;
         self.settle(0);
         Ok(())
     }
 
     /// Goes on with cards that are taking a program. How long that took in model time, once it runs on all.
     pub fn go_on_loading(&mut self) -> Option<Span> {
-        let loading = self.loading.take()?;
+        let loading = self.common.loading.take()?;
         let is = |world: &Self, progress| {
-            let mut cards = loading.nodes.iter().filter_map(|node| world.cards.get(*node));
+            let mut cards = loading.nodes.iter().filter_map(|node| world.nodes.card(*node));
             cards.all(|card| card.nic.progress() == progress)
         };
-        if !self.network.is_moving() && is(self, Progress::Drained) {
+        if !self.common.network.is_moving() && is(self, Progress::Drained) {
             self.step_all(&loading.nodes, HandOver::Switch);
         }
         if is(self, Progress::Runs) {
             return Some(self.model_time().since(loading.begin));
         }
-        self.loading = Some(loading);
+        self.common.loading = Some(loading);
         None
     }
 
     /// Whether cards are taking a program.
-    pub const fn is_loading(&self) -> bool {
-        self.loading.is_some()
+    pub fn is_loading(&self) -> bool {
+        self.common.loading.is_some()
     }
 
     /// Tells these cards a step, and carries out what follows.
@@ -96,7 +96,7 @@ impl World {
             let _ = card.nic.hand_over(now, step, bus);
             self.carry_out(node);
         }
-        self.acts += 1;
+        self.common.acts += 1;
         self.settle(0);
     }
 }

@@ -13,7 +13,7 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use niclab_abi::bar::SLOTS;
 use niclab_model::fabric::ethernet::Concern;
-use niclab_model::fabric::{Deliveries, Transit, Transits};
+use niclab_model::fabric::{self, Deliveries, Transit, Transits};
 use niclab_model::nic::frame::SharedFrame;
 use niclab_model::nic::{Content, DmaWords, Input, Output};
 use niclab_model::platform::node_bus::NodeBus;
@@ -24,7 +24,9 @@ use super::World;
 use crate::shell::MAX_TURNS;
 use crate::shell::card::Card;
 use crate::shell::ethernet::ForStations;
+use crate::shell::lent::Carried;
 use crate::shell::network::Network;
+use crate::shell::node::Nodes;
 use crate::shell::pages::{Did, Launch, Report};
 use crate::shell::turn::{LAUNCH_NS, frame_ns};
 
@@ -161,51 +163,51 @@ impl Lockstep {
     }
 
     /// The node whose turn or deadline comes next, and when: turns of one instant come after its deadlines.
-    fn next_turn(&self, world: &World) -> Option<(Time, bool, usize)> {
+    fn next_turn(&self, world: &World<'_>) -> Option<(Time, bool, usize)> {
         let programs = self.programs.iter().enumerate();
         let turns = programs.filter_map(|(node, program)| match program.state {
             // What came meanwhile has kept its processor busy.
             State::Wants(at) => {
-                let clock = world.buses.get(node).map_or(at, NodeBus::clock);
+                let clock = world.nodes.bus(node).map_or(at, NodeBus::clock);
                 Some((at.max(program.now).max(clock), true, node))
             }
             _ => None,
         });
-        let cards = world.cards.iter().zip(&self.programs).enumerate();
-        let deadlines = cards.filter_map(|(node, (card, program))| {
+        let cards = world.nodes.cards().zip(&self.programs);
+        let deadlines = cards.filter_map(|((node, card), program)| {
             Some((card.nic.poll_timeout()?.max(program.now), false, node))
         });
         turns.chain(deadlines).min()
     }
 }
 
-impl World {
+impl World<'_> {
     /// Has programs take turns from now on.
     pub fn start_lockstep(&mut self) {
-        self.lockstep = Some(Box::new(Lockstep::new(self.cards.len())));
+        self.common.lockstep = Some(Box::new(Lockstep::new(self.nodes.len())));
     }
 
     /// Looks for reports of the program of `node`, and goes on as far as the turn goes and no program is waited for. None
     /// where programs do not take turns just now; otherwise whether there is more to do.
     pub fn serve_lockstep(&mut self, node: usize) -> Option<bool> {
-        let mut lockstep = self.lockstep.take()?;
+        let mut lockstep = self.common.lockstep.take()?;
         self.hear(&mut lockstep, node);
         let was_running = lockstep.is_running;
         let more = lockstep.is_running && self.advance(&mut lockstep);
-        self.lockstep = Some(lockstep);
+        self.common.lockstep = Some(lockstep);
         was_running.then_some(more)
     }
 
     /// Whether programs take turns just now, and nothing goes on by itself.
     #[inline]
     pub fn is_in_lockstep(&self) -> bool {
-        self.lockstep.as_ref().is_some_and(|lockstep| lockstep.is_running())
+        self.common.lockstep.as_ref().is_some_and(|lockstep| lockstep.is_running())
     }
 
     /// Takes in what the program of `node` reports, and what it did in its turn.
     fn hear(&mut self, lockstep: &mut Lockstep, node: usize) {
         let Some(program) = lockstep.programs.get_mut(node) else { return };
-        let Some(card) = self.cards.get_mut(node) else { return };
+        let Some(card) = self.nodes.card_mut(node) else { return };
         if !card.is_open(program.port) && program.state != State::Away {
             program.state = State::Away;
         }
@@ -258,7 +260,7 @@ impl World {
 
     /// Takes what the program of `node` stored into the pages of `port` in its turn.
     fn take_actions(&mut self, lockstep: &mut Lockstep, node: usize, port: u32, now: Time) {
-        let Some(card) = self.cards.get_mut(node) else { return };
+        let Some(card) = self.nodes.card_mut(node) else { return };
         for register in card.pages.take_registers(port).into_iter().flatten() {
             self.feed(lockstep, node, now, Input::Register { port, register });
         }
@@ -269,7 +271,7 @@ impl World {
         // What is launched in a turn is one. A program that launches on and on, over slots that the card has not taken, has no
         // more waiting here than there are slots.
         for _ in waiting..SLOTS as usize {
-            let Some(card) = self.cards.get_mut(node) else { return };
+            let Some(card) = self.nodes.card_mut(node) else { return };
             let Some(launch) = card.pages.take(port) else { return };
             if let Some(launches) = card.counts.launches.get_mut(port as usize) {
                 *launches += 1;
@@ -288,7 +290,7 @@ impl World {
     fn feed(&mut self, lockstep: &mut Lockstep, node: usize, now: Time, input: Input<'_>) {
         self.tell(lockstep, node, now, input);
         loop {
-            let (Some(program), Some(card)) = (lockstep.programs.get_mut(node), self.cards.get(node)) else {
+            let (Some(program), Some(card)) = (lockstep.programs.get_mut(node), self.nodes.card(node)) else {
                 return;
             };
             let next =
@@ -297,29 +299,29 @@ impl World {
                 return;
             };
             // The program launches one after the other: it does not wait for itself.
-            let clock = self.buses.get(node).map_or(launched, |bus| bus.clock());
+            let clock = self.nodes.bus(node).map_or(launched, |bus| bus.clock());
             self.tell(lockstep, node, launched.max(clock), Input::PageStore(launch.store));
         }
     }
 
     /// Tells the card of `node` something, and carries out what it wants done.
     fn tell(&mut self, lockstep: &mut Lockstep, node: usize, now: Time, input: Input<'_>) {
-        self.turn.spend(LAUNCH_NS);
-        let (Some(card), Some(bus)) = (self.cards.get_mut(node), self.buses.get_mut(node)) else { return };
+        self.common.turn.spend(LAUNCH_NS);
+        let Some((card, bus)) = self.node(node) else { return };
         let unordered = card.unordered();
         card.nic.handle(now, input, bus);
         card.counts.ordered_by_turns += card.unordered() - unordered;
         self.spend_work(node);
         let number = node as u16;
-        while let Some(output) = self.cards.get_mut(node).and_then(|card| card.nic.poll_output()) {
+        while let Some(output) = self.nodes.card_mut(node).and_then(|card| card.nic.poll_output()) {
             if let Output::DmaWrite { at, address, words, content, .. } = output {
-                self.latest = self.latest.max(at);
+                self.common.latest = self.common.latest.max(at);
                 // The card has charged the host for the delivery.
                 let is_record = matches!(content, Content::Completion { .. });
-                let in_hand = self.buses.get(node).map_or(at, |bus| bus.clock().max(at));
+                let in_hand = self.nodes.bus(node).map_or(at, |bus| bus.clock().max(at));
                 let at = if is_record { in_hand } else { at };
                 lockstep.push(at, number, number, Event::Show { address, words, is_record });
-            } else if let Some((passage, frame, message)) = self.perform(node, output) {
+            } else if let Some((passage, Carried::Whole(frame), message)) = self.perform(node, output, None) {
                 let concern = Concern::of(&frame);
                 let parcel = Parcel { frame, message, passage, concern };
                 lockstep.push(passage.head, number, number, Event::Depart(parcel));
@@ -331,7 +333,7 @@ impl World {
     /// over before.
     fn advance(&mut self, lockstep: &mut Lockstep) -> bool {
         while !lockstep.programs.iter().any(|program| program.state == State::Acting) {
-            if self.turn.is_over() {
+            if self.common.turn.is_over() {
                 return true;
             }
             let turn = lockstep.next_turn(self);
@@ -361,9 +363,9 @@ impl World {
 
     /// What shows that anything goes on.
     fn progress(&self) -> u64 {
-        let launches: u64 = self.cards.iter().flat_map(|card| &card.counts.launches).sum();
+        let launches: u64 = self.nodes.cards().flat_map(|(_, card)| &card.counts.launches).sum();
         let delivered = |card: &Card| -> u64 { (0..card.ports()).map(|port| card.nic.delivered(port)).sum() };
-        launches + self.cards.iter().map(delivered).sum::<u64>()
+        launches + self.nodes.cards().map(|(_, card)| delivered(card)).sum::<u64>()
     }
 
     /// Whether nothing but deadlines has been for so long that nobody waits for one any more.
@@ -386,7 +388,7 @@ impl World {
         program.turns += 1;
         program.state = State::Acting;
         let (port, turn) = (program.port, program.turns);
-        if let Some(card) = self.cards.get_mut(node) {
+        if let Some(card) = self.nodes.card_mut(node) {
             card.pages.give_turn(port, turn, at.as_ps());
         }
     }
@@ -400,12 +402,20 @@ impl World {
                     let own = Parcel { concern: Concern::Host, ..parcel.clone() };
                     lockstep.push(own.passage.tail, node, node, Event::Arrive(own));
                 }
-                for transit in self.network.enter(&parcel.frame, parcel.passage, node, parcel.message) {
+                for transit in self.common.network.enter(
+                    &mut self.nodes,
+                    &parcel.frame,
+                    parcel.passage,
+                    node,
+                    parcel.message,
+                ) {
                     lockstep.push(transit.ready, transit.to, node, Event::Cross(parcel.clone(), transit));
                 }
             }
             Event::Cross(parcel, transit) => {
-                for delivery in self.network.leave(&transit, &parcel.frame, parcel.message) {
+                for delivery in
+                    self.common.network.leave(&mut self.nodes, &transit, &parcel.frame, parcel.message)
+                {
                     let mut parcel = parcel.clone();
                     if let Some(bit) = delivery.corrupt {
                         parcel.frame.flip(bit);
@@ -417,7 +427,7 @@ impl World {
             }
             Event::Arrive(parcel) => self.arrive_in_turn(lockstep, node.into(), &parcel),
             Event::Show { address, words, is_record } => {
-                let Some(card) = self.cards.get_mut(usize::from(node)) else { return };
+                let Some(card) = self.nodes.card_mut(usize::from(node)) else { return };
                 card.write(address, &words);
                 let Some(program) = lockstep.programs.get_mut(usize::from(node)) else { return };
                 match program.state {
@@ -432,12 +442,12 @@ impl World {
 
     fn arrive_in_turn(&mut self, lockstep: &mut Lockstep, node: usize, parcel: &Parcel) {
         let &Parcel { ref frame, message, passage, concern } = parcel;
-        self.turn.spend(frame_ns(frame.len()));
+        self.common.turn.spend(frame_ns(frame.len()));
         self.note(lockstep, node as u16, passage.tail);
         if concern != Concern::Card && !self.is_for_stations(node, passage, frame, message, concern) {
             return;
         }
-        if let Some(card) = self.cards.get_mut(node) {
+        if let Some(card) = self.nodes.card_mut(node) {
             card.counts.traffic.received_frames += 1;
             card.counts.traffic.received_bytes += frame.len() as u64;
         }
@@ -447,11 +457,11 @@ impl World {
 
     /// A frame of a guest has arrived for stations. False where programs do not take turns just now.
     pub(super) fn arrive_in_lockstep(&mut self, next: &ForStations) -> bool {
-        let Some(mut lockstep) = self.lockstep.take() else { return false };
+        let Some(mut lockstep) = self.common.lockstep.take() else { return false };
         let is_running = lockstep.is_running;
         // Frames come while a program has its turn, too, and what stations answer waits until that is over.
         if is_running && lockstep.queue.len() >= MAX_DUE {
-            if let Some(card) = self.cards.get_mut(next.to) {
+            if let Some(card) = self.nodes.card_mut(next.to) {
                 card.counts.traffic.dropped_frames += 1;
             }
         } else if is_running {
@@ -460,7 +470,7 @@ impl World {
             let parcel = Parcel { frame, message: Some(message), passage: at.into(), concern };
             self.arrive_in_turn(&mut lockstep, to, &parcel);
         }
-        self.lockstep = Some(lockstep);
+        self.common.lockstep = Some(lockstep);
         is_running
     }
 
@@ -473,7 +483,9 @@ impl World {
     /// Nothing is left to do: programs are told so, and run freely from now on.
     fn end_part(&mut self, lockstep: &mut Lockstep) {
         lockstep.is_running = false;
-        for (program, card) in lockstep.programs.iter_mut().zip(&mut self.cards) {
+        for (program, card) in
+            lockstep.programs.iter_mut().zip(self.nodes.iter_mut().map(|(_, node)| &mut node.card))
+        {
             if program.state != State::Away {
                 card.pages.end_turns(program.port, program.turns);
             }
@@ -488,24 +500,30 @@ impl Network {
     /// A frame enters its sender's link: where it is behind the switch.
     fn enter(
         &mut self,
+        nodes: &mut Nodes<'_>,
         frame: &SharedFrame,
         ready: Passage,
         from: u16,
         message: Option<TraceTag>,
     ) -> Transits {
         let mut transits = Transits::new();
-        let (fabric, taps) = self.parts();
-        fabric.enter(ready, from, frame, message, &mut transits);
+        let (switching, taps) = self.parts();
+        switching.enter(nodes, ready, from, frame, message, &mut transits);
         taps.on_sent(ready.head, from, frame, message, transits.is_empty());
         transits
     }
 
     /// A frame leaves the switch: when it arrives.
-    fn leave(&mut self, transit: &Transit, frame: &SharedFrame, message: Option<TraceTag>) -> Deliveries {
+    fn leave(
+        &mut self,
+        nodes: &mut Nodes<'_>,
+        transit: &Transit,
+        frame: &SharedFrame,
+        message: Option<TraceTag>,
+    ) -> Deliveries {
         let mut deliveries = Deliveries::new();
-        let (fabric, taps) = self.parts();
-        fabric.leave(transit, frame.len(), message, &mut deliveries);
-        taps.on_forwarded(transit.ready, transit.to, frame, &deliveries);
+        fabric::leave(nodes, transit, frame.len(), message, &mut deliveries);
+        self.taps().on_forwarded(transit.ready, transit.to, frame, &deliveries);
         for delivery in &deliveries {
             self.note_arrival(delivery.at);
         }

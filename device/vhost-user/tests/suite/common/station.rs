@@ -47,7 +47,7 @@ impl Station {
         let wire: Arc<Mutex<Wire>> = Arc::default();
         let [nic, peripheral] = [(); 2].map(|()| HostInterface::new(Profile::ultra_200mhz_htx()));
         let station = Self { wire: Arc::clone(&wire), clock: Time::ZERO, nic, peripheral };
-        lab.daemon().shell().world().cards[node].nic = Box::new(station);
+        lab.daemon().shell().world().nodes[node].card.nic = Box::new(station);
         wire
     }
 

@@ -11,6 +11,7 @@ use niclab_port::lists::{Append, Kind, Part, Put, Target};
 use serde::Serialize;
 
 use super::{Benches, Measured};
+use crate::bench::work::{self, Work};
 use crate::bench::{BenchError, card_with};
 use crate::frontend::ClusterGuest;
 use crate::frontend::lists::ListPort;
@@ -21,6 +22,19 @@ pub use attacks::ATTACKS;
 
 pub const BENCHES: Benches =
     Benches { key: || "matching", measure: |duration| Ok(Measured::new(&measure(duration)?)) };
+
+pub const WORKS: &[Work] = &[
+    Work {
+        name: "short-puts",
+        unit: "put of 64 bytes",
+        run: |puts| Pair::new(1_500, SHORT_BYTES)?.short(puts),
+    },
+    Work {
+        name: "long-puts",
+        unit: "KiB of puts of 1 MiB",
+        run: |kib| Pair::new(9_000, LONG_BYTES)?.long(kib),
+    },
+];
 
 /// Bytes of a short put: one cache line.
 const SHORT_BYTES: u64 = 64;
@@ -126,6 +140,26 @@ impl Pair {
         shell.start_polling(1);
         shell.poll_once(1);
         Ok(Self { lab, from, to, target, part })
+    }
+
+    /// So many short puts, one behind the other.
+    fn short(&mut self, puts: u64) -> Result<u64, BenchError> {
+        work::repeat(puts, "the stream of puts", || {
+            self.put(0)?;
+            self.lab.daemon().shell().poll_once(1);
+            Ok(1)
+        })
+    }
+
+    /// Long puts of so many KiB altogether.
+    fn long(&mut self, kib: u64) -> Result<u64, BenchError> {
+        let mut place = 0;
+        work::repeat(kib, "the stream of puts", || {
+            self.put(place % LONG_PLACES * self.part.bytes)?;
+            self.lab.daemon().shell().poll_once(1);
+            place += 1;
+            Ok(self.part.bytes / 1024)
+        })
     }
 
     fn latencies(&mut self, duration: Duration) -> Result<Vec<u64>, BenchError> {

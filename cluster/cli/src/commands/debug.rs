@@ -1,0 +1,176 @@
+//! `niclab debug`: gdb on a node's guest.
+
+use std::{
+    env,
+    ffi::OsString,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use super::{folder_of, plan_of};
+use crate::arguments::DebugArgs;
+use anyhow::{Context, Result, bail};
+use niclab_agent::{Exec, ExitStatus, ToHost};
+use niclab_cluster::{
+    guests::qmp::Qmp,
+    host::process::die_with_owner,
+    plan::{DriverPlan, NodePlan},
+    supervisor::control::RemoteCommand,
+};
+
+/// What the guest is asked for: each section of module `$1`, and where it is.
+const SECTIONS: &str =
+    r#"cd "/sys/module/$1/sections" && for file in .[a-z]*; do echo "$file $(cat "$file")"; done"#;
+
+/// More than all sections of any module take.
+const MOST_SAID_BYTES: usize = 64 * 1024;
+
+/// Starts gdb; its code is ours.
+///
+/// # Errors
+/// When there is no such cluster, node or debugger, or QEMU serves none.
+pub fn run(args: &DebugArgs) -> Result<u8> {
+    let gdb = debugger(args.gdb.as_deref())?;
+    let folder = folder_of(&args.name.name)?;
+    let plan = plan_of(&args.name.name)?;
+    let node = plan.node(&args.node).with_context(|| format!("there is no node `{}`", args.node))?;
+    let mut options: Vec<OsString> = ["-q", "-ex", "set pagination off"].map(OsString::from).to_vec();
+    if let Some(vmlinux) = &args.vmlinux {
+        options.push(vmlinux.into());
+    }
+    let mut symbols = Vec::new();
+    if let Some(own) = &node.driver {
+        // Asked for before the guest stands still.
+        symbols.extend(add_symbols(own, &sections(&folder, node, own)?));
+    }
+    let served = Served::begin(node, &folder)?;
+    let target = format!("target remote {}", served.socket.display());
+    for command in symbols.into_iter().chain([target]) {
+        options.extend(["-ex".into(), command.into()]);
+    }
+    let mut gdb = Command::new(gdb);
+    gdb.args(options).args(&args.arguments);
+    die_with_owner(&mut gdb);
+    let ended = gdb.status().context("cannot start the debugger")?;
+    drop(served);
+    Ok(ended.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
+}
+
+fn debugger(named: Option<&Path>) -> Result<PathBuf> {
+    if let Some(named) = named {
+        return Ok(named.to_owned());
+    }
+    let path = env::var_os("PATH").unwrap_or_default();
+    let found = env::split_paths(&path).map(|folder| folder.join("gdb")).find(|file| file.is_file());
+    found.context("there is no gdb in PATH; install the package gdb, or name a debugger with --gdb")
+}
+
+/// QEMU serves a debugger for as long as this lives.
+struct Served<'a> {
+    node: &'a NodePlan,
+    socket: PathBuf,
+}
+
+impl<'a> Served<'a> {
+    fn begin(node: &'a NodePlan, folder: &Path) -> Result<Self> {
+        let served = Self { node, socket: folder.join(format!("{}.gdb", node.rank)) };
+        // Others may speak to QEMU while gdb runs.
+        Qmp::connect(&node.qmp_socket)?.serve_debugger(Some(&served.socket))?;
+        Ok(served)
+    }
+}
+
+impl Drop for Served<'_> {
+    fn drop(&mut self) {
+        // A guest that is gone serves nobody.
+        let ended = Qmp::connect(&self.node.qmp_socket).and_then(|mut qemu| qemu.serve_debugger(None));
+        if let Err(error) = ended {
+            log::warn!("{}: it may still listen for a debugger: {error}", self.node.name);
+        }
+        let _ = fs::remove_file(&self.socket);
+    }
+}
+
+/// Sections of a node's driver, and their addresses in its guest.
+fn sections(folder: &Path, node: &NodePlan, own: &DriverPlan) -> Result<Vec<(String, String)>> {
+    let fixed = ["sh", "-c", SECTIONS, "sh"].map(str::to_owned);
+    let argv = fixed.into_iter().chain([own.module.name.clone()]).collect();
+    let mut command = RemoteCommand::start(folder, &node.name, Exec { argv, ..Exec::default() })?;
+    let mut said = Vec::new();
+    loop {
+        match command.receive()? {
+            ToHost::Stdout(bytes) | ToHost::Stderr(bytes) => {
+                said.extend_from_slice(&bytes);
+                if said.len() > MOST_SAID_BYTES {
+                    bail!("{} says more of its driver's sections than there can be", node.name);
+                }
+            }
+            ToHost::Exit(ExitStatus::Code(0)) => break,
+            ToHost::Exit(_) | ToHost::Refused(_) => {
+                let said = String::from_utf8_lossy(&said).trim().to_owned();
+                bail!(
+                    "{} does not say where the sections of its driver {} are: {said}",
+                    node.name,
+                    own.module.name
+                );
+            }
+            _ => {}
+        }
+    }
+    let text = String::from_utf8_lossy(&said).into_owned();
+    Ok(text.lines().filter_map(section).collect())
+}
+
+/// A section's name and address, as the guest says them. They become words of a command: nothing else passes.
+fn section(line: &str) -> Option<(String, String)> {
+    let (name, address) = line.split_once(' ')?;
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    let is_address = address
+        .strip_prefix("0x")
+        .is_some_and(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
+    (name.starts_with('.') && name.bytes().all(is_name) && is_address)
+        .then(|| (name.to_owned(), address.to_owned()))
+}
+
+/// gdb's command that puts the module's symbols to their addresses. Of sections that went after the start nobody asks.
+fn add_symbols(own: &DriverPlan, sections: &[(String, String)]) -> Option<String> {
+    let file = own.module.with_debug.as_ref()?;
+    let address = |name: &str| sections.iter().find(|(found, _)| found == name).map(|(_, address)| address);
+    let mut command = format!("add-symbol-file {} {}", file.display(), address(".text")?);
+    for name in [".text.unlikely", ".exit.text", ".data", ".bss", ".rodata"] {
+        if let Some(address) = address(name) {
+            command += &format!(" -s {name} {address}");
+        }
+    }
+    Some(command)
+}
+
+#[cfg(test)]
+mod tests {
+    use niclab_images::DriverModule;
+
+    use super::*;
+
+    #[test]
+    fn sections_go_to_gdb_and_nothing_that_a_guest_made_up() {
+        let said =
+            ".text 0xffffffffc0304000\n.bss 0xffffffffc0306000\n.x 0x1 -ex quit\n.y;! 0x1\n.z zero\nok 0x1";
+        let sections: Vec<(String, String)> = said.lines().filter_map(section).collect();
+        assert_eq!(sections.len(), 2, "{sections:?}");
+        let module = DriverModule {
+            name: "own".into(),
+            file: "/c/module.ko".into(),
+            with_debug: Some("/c/module.ko.debug".into()),
+            source: None,
+            depends: Vec::new(),
+        };
+        let own = DriverPlan { module, args: Vec::new() };
+        let command = add_symbols(&own, &sections).unwrap();
+        assert_eq!(
+            command,
+            "add-symbol-file /c/module.ko.debug 0xffffffffc0304000 -s .bss 0xffffffffc0306000"
+        );
+        assert_eq!(add_symbols(&own, &[]), None);
+    }
+}

@@ -1,0 +1,123 @@
+//! Loads a driver of the user's own into a guest, and waits until it has the card.
+
+use std::{fs, io, path::PathBuf, sync::Arc, time::Instant};
+
+use niclab_agent::{Exec, ExitStatus, ToGuest, ToHost, message::DATA_BYTES, message::WINDOW_BYTES};
+use thiserror::Error;
+
+use crate::{
+    guests::agent::{AgentClient, AgentError},
+    plan::DriverPlan,
+};
+
+/// More of what a guest says of a driver that it refuses is of no use.
+const MOST_SAID_BYTES: usize = 16 * 1024;
+
+/// What a guest does with a module on its standard input. `$1` is its name, `$2` what it needs; the rest is for the module. What the
+/// kernel has to say goes to standard error.
+///
+/// A card that is plugged in comes a moment later, and a driver may be asked for it behind its own start, so both are waited for.
+const LOAD: &str = r#"
+name=$1 depends=$2
+shift 2
+file=/run/niclab/$name.ko
+cat >"$file" || exit
+card() {
+    for device in /sys/bus/virtio/devices/*; do
+        [ "$(cat "$device/device" 2>/dev/null)" = 0x0026 ] && echo "$device" && return
+    done
+    return 1
+}
+waits=0
+until device=$(card); do
+    waits=$((waits + 1))
+    [ "$waits" -lt 300 ] || { echo "the card does not appear in the guest" >&2; exit 1; }
+    sleep 0.1
+done
+said=$(dmesg | wc -l)
+kernel() {
+    dmesg | tail -n "+$((said + 1))" >&2
+}
+for module in $depends; do
+    modprobe "$module" || exit
+done
+insmod "$file" "$@" || { kernel; exit 1; }
+waits=0
+until [ -e "$device/driver" ]; do
+    waits=$((waits + 1))
+    [ "$waits" -lt 50 ] || { echo "it is loaded, and has not taken the card: its probe failed, or its table has not device 38" >&2; kernel; exit 1; }
+    sleep 0.1
+done
+"#;
+
+/// Why a driver does not have the card.
+#[derive(Debug, Error)]
+pub enum LoadError {
+    /// The module cannot be read any more.
+    #[error("cannot read the module {}: {error}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// The agent cannot be used.
+    #[error(transparent)]
+    Agent(#[from] AgentError),
+    /// The guest's kernel does not take it, or it does not take the card.
+    #[error("your driver {name} is not in use ({how}):\n{said}")]
+    Refused {
+        /// Its name.
+        name: String,
+        /// How loading it ended.
+        how: String,
+        /// What guest and kernel say.
+        said: String,
+    },
+}
+
+/// Loads `driver` into the guest of this agent.
+///
+/// # Errors
+/// [`LoadError`]; [`AgentError::Silent`] after `deadline`.
+pub fn load(agent: &Arc<AgentClient>, driver: &DriverPlan, deadline: Instant) -> Result<(), LoadError> {
+    let path = &driver.module.file;
+    let module = fs::read(path).map_err(|error| LoadError::Read { path: path.clone(), error })?;
+    let name = driver.module.name.clone();
+    let fixed = ["sh", "-c", LOAD, "sh"].map(str::to_owned);
+    let own = [name.clone(), driver.module.depends.join(" ")];
+    let argv = fixed.into_iter().chain(own).chain(driver.args.iter().cloned()).collect();
+    let command = agent.exec(Exec { argv, ..Exec::default() })?;
+    let mut pieces = module.chunks(DATA_BYTES);
+    let mut room = WINDOW_BYTES as usize;
+    let (mut said, mut is_whole) = (Vec::new(), false);
+    loop {
+        while !is_whole && room >= DATA_BYTES {
+            let Some(piece) = pieces.next() else {
+                command.sender().send(ToGuest::StdinEnd)?;
+                is_whole = true;
+                break;
+            };
+            command.sender().send(ToGuest::Stdin(piece.to_vec()))?;
+            room -= piece.len();
+        }
+        let refused = |how: String, said: &[u8]| LoadError::Refused {
+            name: name.clone(),
+            how,
+            said: String::from_utf8_lossy(said).trim_end().to_owned(),
+        };
+        match command.next_until(deadline)? {
+            ToHost::Credit(bytes) => room += bytes as usize,
+            ToHost::Stdout(bytes) | ToHost::Stderr(bytes) => {
+                let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+                let kept = bytes.len().min(MOST_SAID_BYTES.saturating_sub(said.len()));
+                said.extend_from_slice(&bytes[..kept]);
+                command.sender().send(ToGuest::Credit(length))?;
+            }
+            ToHost::Exit(ExitStatus::Code(0)) => return Ok(()),
+            ToHost::Exit(status) => return Err(refused(status.to_string(), &said)),
+            ToHost::Refused(refusal) => return Err(refused(refusal.message, &said)),
+            _ => {}
+        }
+    }
+}

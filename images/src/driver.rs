@@ -1,0 +1,434 @@
+//! Drivers of the user's own: an out-of-tree module, built against the guest's kernel, or taken as it is.
+//!
+//! What the compiler says is shown as it says it, with the user's paths.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::cache::{Cache, Key, KeyBuilder, remove_all};
+use crate::command::{stream, tree_command};
+use crate::error::{At, ImageError};
+use crate::module::DRIVER;
+use crate::progress::{Progress, step};
+use crate::sandbox::Sandbox;
+use crate::tree::Tree;
+
+/// Change it when the code below changes what is built.
+const RECIPE: &str = "driver 1";
+/// The kind of artefact in the cache.
+const KIND: &str = "driver";
+/// So many drivers are kept built: those that somebody edits at the time.
+const KEPT: usize = 16;
+
+/// Where it is built in the package tree. Cleared before and after.
+pub(crate) const BUILD: &str = "driver-build";
+/// Beside it, what every driver can include.
+const INCLUDE: &str = "driver-include";
+/// The contract with the device, in C.
+const ABI: &str = "niclab_abi.h";
+
+/// The module in an artefact, without debugging information, and with it.
+const MODULE: &str = "module.ko";
+const WITH_DEBUG: &str = "module.ko.debug";
+/// Its name, in a file.
+const NAME: &str = "name";
+
+/// A driver is some files of source, not a file system: more is somebody's home folder, given by mistake.
+const MOST_FILES: usize = 2_000;
+const MOST_FILE_BYTES: u64 = 8 << 20;
+const MOST_DEPTH: usize = 8;
+/// The largest module that a guest is sent.
+const MOST_MODULE_BYTES: u64 = 64 << 20;
+/// Lines of the compiler's that are shown.
+const MOST_LINES: usize = 200;
+
+/// Why a driver of the user's cannot be had.
+#[derive(Debug, Error)]
+pub enum DriverError {
+    /// Building anything at all fails.
+    #[error(transparent)]
+    Image(#[from] ImageError),
+    /// Neither a folder nor a file.
+    #[error("there is neither a folder nor a file {}; give a folder with a Makefile, or a module NAME.ko", .0.display())]
+    Absent(PathBuf),
+    /// A folder without what the kernel's build system reads.
+    #[error("{} has neither a Makefile nor a Kbuild; one with the line `obj-m := NAME.o` does for NAME.c", .0.display())]
+    NoMakefile(PathBuf),
+    /// More than a driver's source.
+    #[error("{} has {what}, which is no driver's source; give the folder of the driver alone", path.display())]
+    TooMuch {
+        /// The folder.
+        path: PathBuf,
+        /// Too much of what.
+        what: String,
+    },
+    /// The compiler refuses it.
+    #[error("{} does not build:\n{output}", path.display())]
+    Build {
+        /// The folder.
+        path: PathBuf,
+        /// What the compiler said, with the user's paths.
+        output: String,
+    },
+    /// Not one module.
+    #[error("{} builds {found}; exactly one module is wanted: one name in obj-m", path.display())]
+    NotOne {
+        /// The folder.
+        path: PathBuf,
+        /// What there is.
+        found: String,
+    },
+    /// A file that is no module.
+    #[error("{} is no kernel module: {why}", path.display())]
+    NoModule {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        why: &'static str,
+    },
+    /// A module of another kernel.
+    #[error(
+        "{} was built for kernel {of}, and the guests run {wanted}; give the folder of its source, and niclab builds it",
+        path.display()
+    )]
+    OtherKernel {
+        /// The file.
+        path: PathBuf,
+        /// Its kernel.
+        of: String,
+        /// The guests' kernel.
+        wanted: String,
+    },
+}
+
+/// A driver that guests can load.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DriverModule {
+    /// Its name, as the kernel will list it.
+    pub name: String,
+    /// The file.
+    pub file: PathBuf,
+    /// The same with debugging information, as far as there is any.
+    pub with_debug: Option<PathBuf>,
+    /// The folder of its source, where niclab built it.
+    pub source: Option<PathBuf>,
+    /// Modules that it needs.
+    pub depends: Vec<String>,
+}
+
+/// The driver at `path`: a module as it is, or one built from a folder of source, unless that is in the cache. Needs the package tree.
+///
+/// # Errors
+/// [`DriverError`].
+pub fn ensure_driver(
+    cache: &Cache,
+    path: &Path,
+    progress: &dyn Progress,
+) -> Result<DriverModule, DriverError> {
+    let tree = cache.find(Tree::KIND, &Tree::key());
+    let tree = tree.ok_or_else(|| ImageError::BrokenTree { tree: cache.root(), what: "package tree".into() });
+    let tree = Tree::open(&tree?)?;
+    if path.is_file() {
+        return read(path, &tree.kernel_release);
+    }
+    if !path.is_dir() {
+        return Err(DriverError::Absent(path.to_owned()));
+    }
+    let sources = Sources::collect(path)?;
+    let key = sources.key(&tree);
+    let folder = match cache.find_derived(KIND, &key) {
+        Some(folder) => folder,
+        None => step(progress, "your driver", || {
+            cache.derive(
+                KIND,
+                &key,
+                KEPT,
+                progress,
+                |_| true,
+                |staging| build(&tree, &sources, staging, progress),
+            )
+        })?,
+    };
+    let mut driver = read(&folder.join(MODULE), &tree.kernel_release)?;
+    driver.name = fs::read_to_string(folder.join(NAME)).at("read", &folder.join(NAME))?.trim().to_owned();
+    driver.with_debug = Some(folder.join(WITH_DEBUG));
+    driver.source = Some(path.to_owned());
+    Ok(driver)
+}
+
+/// A folder's source, as it was when it was looked at: what is built is what was hashed.
+struct Sources {
+    path: PathBuf,
+    /// By path within the folder.
+    files: Vec<(PathBuf, Vec<u8>)>,
+}
+
+impl Sources {
+    fn collect(path: &Path) -> Result<Self, DriverError> {
+        if !["Makefile", "Kbuild"].iter().any(|name| path.join(name).is_file()) {
+            return Err(DriverError::NoMakefile(path.to_owned()));
+        }
+        let mut sources = Self { path: path.to_owned(), files: Vec::new() };
+        sources.add(Path::new(""), 0)?;
+        sources.files.sort();
+        Ok(sources)
+    }
+
+    fn add(&mut self, below: &Path, depth: usize) -> Result<(), DriverError> {
+        let too_much = |what: String| DriverError::TooMuch { path: self.path.clone(), what };
+        if depth > MOST_DEPTH {
+            return Err(too_much(format!("folders {MOST_DEPTH} deep")));
+        }
+        let folder = self.path.join(below);
+        let mut found = Vec::new();
+        for entry in fs::read_dir(&folder).at("list", &folder)? {
+            let entry = entry.at("list", &folder)?;
+            found.push((below.join(entry.file_name()), entry.path()));
+        }
+        for (name, path) in found {
+            // Through links: a driver may share files with another.
+            let about = fs::metadata(&path).at("look at", &path)?;
+            let is_hidden = name.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+            if about.is_dir() && !is_hidden {
+                self.add(&name, depth + 1)?;
+            } else if about.is_file() && is_source(&name) {
+                if about.len() > MOST_FILE_BYTES {
+                    let what = format!("a file {} of {} bytes", name.display(), about.len());
+                    return Err(DriverError::TooMuch { path: self.path.clone(), what });
+                }
+                self.files.push((name, fs::read(&path).at("read", &path)?));
+                if self.files.len() > MOST_FILES {
+                    let what = format!("more than {MOST_FILES} files");
+                    return Err(DriverError::TooMuch { path: self.path.clone(), what });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn key(&self, tree: &Tree) -> Key {
+        let key = KeyBuilder::new(RECIPE).text(&tree.id.to_string()).text(&tree.kernel_release).bytes(abi());
+        // Names are no text; their bytes are.
+        let files = self
+            .files
+            .iter()
+            .fold(key, |key, (name, content)| key.bytes(name.as_os_str().as_encoded_bytes()).bytes(content));
+        files.finish()
+    }
+}
+
+/// What the kernel's build system may read. It writes files of its own beside, which are products.
+fn is_source(name: &Path) -> bool {
+    let text = name.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+    let extension = name.extension().map(|extension| extension.to_string_lossy()).unwrap_or_default();
+    let is_build = text.starts_with("Makefile") || text.starts_with("Kbuild");
+    !text.starts_with('.')
+        && !text.ends_with(".mod.c")
+        && (is_build || ["c", "h", "S", "inc", "mk"].contains(&extension.as_ref()))
+}
+
+fn abi() -> &'static [u8] {
+    DRIVER.iter().find(|(name, _)| *name == ABI).map_or(&[], |(_, content)| content)
+}
+
+fn build(tree: &Tree, sources: &Sources, staging: &Path, progress: &dyn Progress) -> Result<(), DriverError> {
+    let (folder, include) = (tree.path.join(BUILD), tree.path.join(INCLUDE));
+    for made in [&folder, &include] {
+        remove_all(made)?;
+        fs::create_dir(made).at("create", made)?;
+    }
+    let header = include.join(ABI);
+    fs::write(&header, abi()).at("write", &header)?;
+    for (name, content) in &sources.files {
+        let path = folder.join(name);
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent).at("create", parent)?;
+        }
+        fs::write(&path, content).at("write", &path)?;
+    }
+    let result = make(tree, sources, &folder, progress).and_then(|()| keep(tree, sources, &folder, staging));
+    remove_all(&folder)?;
+    remove_all(&include)?;
+    result
+}
+
+fn make(tree: &Tree, sources: &Sources, folder: &Path, progress: &dyn Progress) -> Result<(), DriverError> {
+    let headers = format!("/usr/lib/modules/{}/build", tree.kernel_release);
+    let jobs = format!("-j{}", thread::available_parallelism().map_or(1, usize::from));
+    let (module, include) = (format!("M=/{BUILD}"), format!("KCPPFLAGS=-I/{INCLUDE}"));
+    let program = ["make", &jobs, "-C", &headers, &module, &include, "modules"];
+    let sandbox = Sandbox::detect(&tree.path)?;
+    let mut said = Vec::new();
+    let mut make = sandbox.enter(&tree.path, &program);
+    let end = stream(&mut make, |line| {
+        progress.detail("your driver", line.trim());
+        if said.len() < MOST_LINES {
+            said.push(users(line, &sources.path));
+        }
+    })?;
+    debug_assert!(folder.starts_with(&tree.path));
+    let said: Vec<&String> = said.iter().filter(|line| is_the_compilers(line)).collect();
+    let output = said.iter().fold(String::new(), |mut text, line| {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{line}");
+        text
+    });
+    if !end.success {
+        return Err(DriverError::Build { path: sources.path.clone(), output });
+    }
+    // Warnings are of no use to somebody who never sees them.
+    said.iter().filter(|line| line.contains("warning:")).for_each(|line| progress.note(line));
+    Ok(())
+}
+
+/// A line of the build's with the user's path in place of ours.
+fn users(line: &str, path: &Path) -> String {
+    line.trim_end().replace(&format!("/{BUILD}"), &path.display().to_string())
+}
+
+/// Whether a line says something of the source: what make does and where is of no interest.
+fn is_the_compilers(line: &str) -> bool {
+    let word = line.trim_start();
+    let is_progress = [
+        "CC ",
+        "LD ",
+        "AR ",
+        "MODPOST ",
+        "BTF ",
+        "make: Entering",
+        "make: Leaving",
+        "make[1]: Entering",
+        "make[1]: Leaving",
+    ];
+    let is_progress = is_progress.iter().any(|begin| word.starts_with(begin));
+    !is_progress && !word.is_empty() && !word.starts_with("Skipping BTF generation")
+}
+
+/// Puts the one module that was built into the artefact.
+fn keep(tree: &Tree, sources: &Sources, folder: &Path, staging: &Path) -> Result<(), DriverError> {
+    let mut modules = Vec::new();
+    for entry in fs::read_dir(folder).at("list", folder)? {
+        let path = entry.at("list", folder)?.path();
+        modules.extend(path.extension().is_some_and(|extension| extension == "ko").then_some(path));
+    }
+    let [module] = modules.as_slice() else {
+        let mut names: Vec<String> = modules
+            .iter()
+            .filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned()))
+            .collect();
+        names.sort();
+        let found = if names.is_empty() { "no module".to_owned() } else { names.join(", ") };
+        return Err(DriverError::NotOne { path: sources.path.clone(), found });
+    };
+    let with_debug = staging.join(WITH_DEBUG);
+    fs::copy(module, &with_debug).at("copy", module)?;
+    let mut strip = tree_command(&tree.path, "usr/bin/strip");
+    strip.arg("--strip-debug").arg("-o").arg(staging.join(MODULE)).arg(&with_debug);
+    stream(&mut strip, |_| ())?.ok("stripping your driver", "strip")?;
+    let name = module.file_stem().map(|name| name.to_string_lossy().replace('-', "_")).unwrap_or_default();
+    fs::write(staging.join(NAME), name).at("write", staging)?;
+    Ok(())
+}
+
+/// Reads what a module says of itself, and whether it is for this kernel.
+fn read(path: &Path, kernel_release: &str) -> Result<DriverModule, DriverError> {
+    let no_module = |why| DriverError::NoModule { path: path.to_owned(), why };
+    let about = fs::metadata(path).at("look at", path)?;
+    if about.len() > MOST_MODULE_BYTES {
+        return Err(no_module("it is too long to be one"));
+    }
+    let content = fs::read(path).at("read", path)?;
+    if !content.starts_with(b"\x7fELF") {
+        return Err(no_module(
+            "it is no ELF file; give an uncompressed NAME.ko, or the folder of its source",
+        ));
+    }
+    let magic =
+        said_of(&content, "vermagic").ok_or_else(|| no_module("it does not say for which kernel it is"))?;
+    let of = magic.split(' ').next().unwrap_or_default();
+    if of != kernel_release {
+        let (of, wanted) = (of.to_owned(), kernel_release.to_owned());
+        return Err(DriverError::OtherKernel { path: path.to_owned(), of, wanted });
+    }
+    let stem = || path.file_stem().map(|stem| stem.to_string_lossy().replace('-', "_")).unwrap_or_default();
+    let depends = said_of(&content, "depends").unwrap_or_default();
+    Ok(DriverModule {
+        name: said_of(&content, "name").unwrap_or_else(stem),
+        file: path.to_owned(),
+        with_debug: Some(path.to_owned()),
+        source: None,
+        depends: depends.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect(),
+    })
+}
+
+/// What a module's section `.modinfo` says: strings `key=value`, each behind a zero byte. Other sections have none that look so.
+fn said_of(content: &[u8], key: &str) -> Option<String> {
+    let wanted = format!("\0{key}=").into_bytes();
+    let at = content.windows(wanted.len()).position(|window| window == wanted)?;
+    let value = content.get(at + wanted.len()..)?.split(|byte| *byte == 0).next()?;
+    Some(String::from_utf8_lossy(value).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_compiler_says_is_shown_with_the_users_paths_and_nothing_else() {
+        let path = Path::new("/home/me/driver");
+        let line = users("/driver-build/a.c:3:5: error: expected ';'", path);
+        assert_eq!(line, "/home/me/driver/a.c:3:5: error: expected ';'");
+        assert!(is_the_compilers(&line) && is_the_compilers("    3 |  int x"));
+        for progress in
+            ["  CC [M]  a.o", "make: Entering directory '/usr/src/x'", "", "  MODPOST Module.symvers"]
+        {
+            assert!(!is_the_compilers(progress), "{progress}");
+        }
+    }
+
+    #[test]
+    fn a_module_of_another_kernel_is_named_with_both() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("my-driver.ko");
+        let said = |content: &[u8]| {
+            fs::write(&path, content).unwrap();
+            read(&path, "6.12.1")
+        };
+        let text = |content: &[u8]| said(content).unwrap_err().to_string();
+        assert!(text(b"text").contains("no ELF file"));
+        assert!(text(b"\x7fELF").contains("for which kernel"));
+        let other = text(b"\x7fELF..\0vermagic=5.10 SMP mod_unload \0");
+        assert!(other.contains("5.10") && other.contains("6.12.1"), "{other}");
+        let good = said(b"\x7fELF\0depends=virtio,xx\0name=my_driver\0vermagic=6.12.1 SMP \0").unwrap();
+        assert_eq!(
+            (good.name.as_str(), good.depends),
+            ("my_driver", vec!["virtio".to_owned(), "xx".to_owned()])
+        );
+        assert_eq!(said(b"\x7fELF\0depends=\0vermagic=6.12.1\0").unwrap().name, "my_driver", "its file's");
+    }
+
+    #[test]
+    fn a_folder_that_is_no_driver_is_refused_before_anything_is_built() {
+        let folder = tempfile::tempdir().unwrap();
+        let refused = |path: &Path| Sources::collect(path).err().map(|error| error.to_string());
+        assert!(refused(folder.path()).unwrap().contains("obj-m"));
+        fs::write(folder.path().join("Makefile"), "obj-m := a.o\n").unwrap();
+        fs::write(folder.path().join("a.c"), "").unwrap();
+        fs::write(folder.path().join("a.mod.c"), "").unwrap();
+        fs::write(folder.path().join("a.ko"), "").unwrap();
+        fs::create_dir_all(folder.path().join(".git")).unwrap();
+        fs::write(folder.path().join(".git/x.c"), "").unwrap();
+        let names: Vec<PathBuf> =
+            Sources::collect(folder.path()).unwrap().files.into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, [Path::new("Makefile"), Path::new("a.c")]);
+        let mut deep = folder.path().to_owned();
+        (0..=MOST_DEPTH).for_each(|_| deep.push("d"));
+        fs::create_dir_all(deep).unwrap();
+        assert!(refused(folder.path()).unwrap().contains("deep"));
+    }
+}
