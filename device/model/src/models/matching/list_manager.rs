@@ -31,7 +31,7 @@ use crate::models::matching::unit::Unit;
 /// Words that the unit may issue at once, however few it has left: a wait is not taken in smaller pieces than so. Ours: a bound.
 const WORDS_AT_ONCE: u64 = 1_024;
 
-/// Items that a header must have before it for the unit's automaton to be used: measured, it is no gain for fewer. Ours.
+/// Items that a header must have before it for the unit's automaton to be used. Ours: measured, it is no gain for fewer.
 const AUTOMATED_ITEMS: usize = 8;
 
 /// What becomes of an item that matched.

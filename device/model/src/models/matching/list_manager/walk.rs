@@ -18,6 +18,7 @@ use crate::models::matching::unit::Path;
 /// Phases and steps at most. Attack: lists whose items are of ever other classes, for a program with many, would fill this
 /// machine's memory. Ours: bounds.
 const MOST_PHASES: usize = 64;
+/// Ours: a bound, for the same.
 const MOST_STEPS: usize = 256;
 /// Items in a row from one phase that lead nowhere, such as those that match, before no more are looked at there. Ours: a bound on
 /// what looking costs.

@@ -33,6 +33,7 @@ use crate::models::matching::fifo::{Fifos, MAX_WORDS, OUTPUT_CYCLES};
 const MOST_NODES: usize = 1 << 10;
 /// What all nodes do to data at most, and what one of them does at most, each of whose words has eight slots. Ours: bounds, for the same.
 const MOST_MICROS: usize = 1 << 12;
+/// Ours: a bound, see above.
 const MOST_MICROS_EACH: usize = 8 * LONGEST as usize;
 /// Words of a program at most: a longer one is done word by word. Attack: what is looked at from each word is computed anew when
 /// a program is loaded and used. Ours: a bound.
@@ -41,10 +42,13 @@ const MOST_PROGRAM_WORDS: usize = 1 << 10;
 const PLACES: usize = 2 * MOST_NODES;
 
 /// So many cycles or more may pass: it does not matter how many.
+/// Ours: how a state is kept.
 const PLENTY: u8 = 64;
 /// Cycles of a node at most, which with what an output still takes are fewer than [`PLENTY`].
+/// Ours: a bound.
 const LONGEST: u8 = 32;
 /// Words of a feed at most, for a node is found by how many there are.
+/// Ours: a bound.
 const MOST_FEED: usize = 62;
 
 /// What decides how cycles pass, until data does.
