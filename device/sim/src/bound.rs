@@ -80,7 +80,13 @@ impl Bound {
             self.progress.messages = progress.messages;
         }
         self.left = self.left.saturating_sub(events);
-        events < self.most / 4 && self.left > self.most / 2
+        events < self.most_at_once() && self.left > self.most / 2
+    }
+
+    /// So many events at once [`Self::allows_many`] never allows.
+    #[must_use]
+    pub const fn most_at_once(&self) -> u64 {
+        self.most / 4
     }
 
     /// The bound.

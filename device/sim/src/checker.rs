@@ -153,9 +153,10 @@ impl Checker {
         }
     }
 
-    /// The checker of some of the nodes. Of a flow it knows either end, or both; what was counted so far, `is_first` counts.
+    /// The checker of some of the nodes. Of a flow it knows either end, or both; what was counted so far, the first one counts. Where there are others, they
+    /// have to be told of what is sent.
     #[must_use]
-    pub fn divided(&self, is_first: bool) -> Self {
+    pub fn divided(&self, is_first: bool, has_others: bool) -> Self {
         let counted = |count: u64| if is_first { count } else { 0 };
         Self {
             flows: self.flows.clone(),
@@ -172,7 +173,7 @@ impl Checker {
             progress: counted(self.progress),
             stored_bytes: counted(self.stored_bytes),
             frames: Frames::default(),
-            sent_flows: Some(Vec::new()),
+            sent_flows: has_others.then(Vec::new),
         }
     }
 

@@ -39,7 +39,7 @@ struct Arguments {
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
     /// Threads over which a swarm is spread, or the nodes of one simulation; what is printed does not depend on it. Default: one
-    /// for each core, and one for one simulation.
+    /// for each core, and one for a simulation of fewer than 256 nodes.
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
     /// Write a timeline of the measured part to this file, for ui.perfetto.dev.
@@ -120,13 +120,26 @@ fn work(arguments: &WorkArguments) -> Result<(), Failure> {
     Ok(writeln!(std::io::stdout(), "{events}")?)
 }
 
+/// Threads that are worth their while for so many nodes: of 256, two threads carry out in a little more than half the time what one does, and
+/// of few they wait for each other most of the time.
+fn threads_for(nodes: usize) -> usize {
+    if nodes < 256 { 1 } else { cores() }
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
 /// Runs one simulation; whether every check held.
 fn simulate(arguments: &Arguments) -> Result<bool, Failure> {
     let path = arguments.config.as_deref().ok_or("give --config FILE")?;
     let mut config = SimConfig::read(path)?;
     config.seed = arguments.seed.unwrap_or(config.seed);
     let (trace, capture) = (WholeFile::create(&arguments.trace)?, WholeFile::create(&arguments.capture)?);
-    let options = Options { threads: arguments.threads.unwrap_or(1).max(1), ..Options::default() };
+    let options = Options {
+        threads: arguments.threads.unwrap_or_else(|| threads_for(config.nodes.len())).max(1),
+        ..Options::default()
+    };
     let outcome = run_observed(&config, &options, observer(&config, trace.as_ref(), capture.as_ref())?)?;
     [trace, capture].into_iter().flatten().try_for_each(WholeFile::keep)?;
     write(arguments.report.as_deref(), &outcome.report.to_json())?;
@@ -184,7 +197,6 @@ fn observer<'a>(
 
 /// Runs a swarm; whether every check of every run held.
 fn swarm(arguments: &Arguments, count: usize) -> Result<bool, Failure> {
-    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let threads = arguments.threads.unwrap_or_else(cores);
     let swarm = Swarm::of(arguments.nic, arguments.seed.unwrap_or(1), count, threads);
     write(None, &swarm.to_string())?;

@@ -71,6 +71,8 @@ pub(crate) struct Part {
     /// The latest event.
     pub(crate) clock: Time,
     pub(crate) events: u64,
+    /// Most events of a phase: who has so many more is looked at event by event.
+    pub(crate) most_in_phase: u64,
     /// Whether all nodes share one wire.
     pub(crate) has_medium: bool,
     /// None where all nodes are here.
@@ -90,6 +92,7 @@ impl Part {
             effects: Effects::default(),
             clock: Time::ZERO,
             events: 0,
+            most_in_phase: 0,
             has_medium,
             others: None,
         }
@@ -100,10 +103,14 @@ impl Part {
         self.nodes.get_mut(usize::from(number).checked_sub(self.first)?)
     }
 
-    /// Carries out all events of a phase, in which nothing comes from other parts.
+    /// Carries out all events of a phase, in which nothing comes from other parts, but no more than there may be in one.
     pub(crate) fn run(&mut self, phase: u64) {
         self.take_in(phase);
-        while let Some((at, node, event)) = self.queue.pop_of(phase) {
+        // A card whose deadline is always due would keep it here for ever.
+        let last = self.events.saturating_add(self.most_in_phase);
+        while self.events < last
+            && let Some((at, node, event)) = self.queue.pop_of(phase)
+        {
             self.events += 1;
             match event {
                 Event::Depart { frame } => self.depart(at, node, frame, None),

@@ -7,10 +7,12 @@
 //! events of a node in a window are carried out in a row, while its state is in the processor's caches (Lubachevsky's
 //! *bounded lag*, 1989).
 //!
+//! The one place where something passes from node to node is between the lane in which frames enter the switch and the one in which
+//! they leave it. What lies between two such places is a *phase*.
+//!
 //! Only windows that hold events are kept, few at a time; each is sorted once, when its turn comes.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 
 use niclab_model::fabric::Way;
 use niclab_model::time::Time;
@@ -77,75 +79,64 @@ impl Event {
 /// The lanes of one window.
 const LANES: u64 = Lane::ToNode as u64 + 1;
 
+/// An event to come. The key is its order within a bucket, in one number: node, time, whether it is no arrival, cause.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    at: Time,
-    node: u16,
-    /// The node that caused it.
-    cause: u16,
+    key: u128,
     event: Event,
 }
 
-/// Order within a window and lane.
-type Key = (u16, Time, bool, u16);
+/// Where in a key the parts above the cause begin.
+const NO_ARRIVAL: u32 = u16::BITS;
+const AT: u32 = NO_ARRIVAL + 1;
+const NODE: u32 = AT + u64::BITS;
 
 impl Entry {
-    const fn key(&self) -> Key {
-        (self.node, self.at, !matches!(self.event, Event::Arrive { .. }), self.cause)
+    fn new(at: Time, node: u16, cause: u16, event: Event) -> Self {
+        let is_no_arrival = !matches!(event, Event::Arrive { .. });
+        let key = u128::from(node) << NODE
+            | u128::from(at.as_ps()) << AT
+            | u128::from(is_no_arrival) << NO_ARRIVAL
+            | u128::from(cause);
+        Self { key, event }
+    }
+
+    const fn at(&self) -> Time {
+        Time::from_ps((self.key >> AT) as u64)
+    }
+
+    const fn node(&self) -> u16 {
+        (self.key >> NODE) as u16
+    }
+
+    const fn cause(&self) -> u16 {
+        self.key as u16
     }
 }
 
-/// An event that came to be when its window and lane had begun, numbered in the order of coming.
-#[derive(Clone, Copy, Debug)]
-struct Late {
-    number: u64,
-    entry: Entry,
-}
+/// Buckets that follow the current one, which most events fall into.
+const NEAR: u64 = u64::BITS as u64;
 
-impl Late {
-    const fn key(&self) -> (Key, u64) {
-        (self.entry.key(), self.number)
-    }
-}
-
-impl PartialEq for Late {
-    fn eq(&self, other: &Self) -> bool {
-        self.key() == other.key()
-    }
-}
-
-impl Eq for Late {}
-
-impl Ord for Late {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.key().cmp(&other.key())
-    }
-}
-
-impl PartialOrd for Late {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-/// What is to come.
+/// What is to come, bucket by bucket: a bucket is a lane of a window.
 #[derive(Debug)]
 pub struct Queue {
     way: Way,
-    /// Number of the window that is carried out, times [`LANES`], plus the lane.
+    /// Of a window, picoseconds.
+    length: u64,
+    /// The bucket that is carried out.
     current: u64,
     /// Its events that were known when it began, in their order.
     due: Vec<Entry>,
     /// How many of these were carried out.
     done: usize,
-    /// Its other events.
-    late: BinaryHeap<Reverse<Late>>,
-    /// How many events were late so far.
-    number: u64,
-    /// The windows and lanes after it, by number; the events of each as they came.
-    later: BTreeMap<u64, Vec<Entry>>,
-    /// Lists of windows that are over.
-    spare: Vec<Vec<Entry>>,
+    /// Its other events, the last first: there are few at a time.
+    late: Vec<Entry>,
+    /// The buckets after it, each in the place of its number; the events of each as they came.
+    near: Vec<Vec<Entry>>,
+    /// Which of them hold events: the lowest bit is that of the bucket behind the current one.
+    occupied: u64,
+    /// All others, by number; of one bucket, what is here came first.
+    far: BTreeMap<u64, Vec<Entry>>,
     /// Events that are no deadline: while there are none, only timers can go on.
     lively: usize,
 }
@@ -156,13 +147,14 @@ impl Queue {
     pub fn new(way: Way) -> Self {
         Self {
             way,
+            length: way.to_node.as_ps().max(1),
             current: 0,
             due: Vec::new(),
             done: 0,
-            late: BinaryHeap::new(),
-            number: 0,
-            later: BTreeMap::new(),
-            spare: Vec::new(),
+            late: Vec::new(),
+            near: (0..NEAR).map(|_| Vec::new()).collect(),
+            occupied: 0,
+            far: BTreeMap::new(),
             lively: 0,
         }
     }
@@ -170,115 +162,158 @@ impl Queue {
     /// Adds an event of `node`, caused by `cause`. What another node caused must be as much later as the way is long.
     pub fn push(&mut self, at: Time, node: u16, cause: u16, event: Event) {
         self.lively += usize::from(event != Event::Timeout);
-        let entry = Entry { at, node, cause, event };
-        let window = self.window_of(at, event.lane());
-        if window <= self.current && !self.is_window_over() {
-            self.number += 1;
-            self.late.push(Reverse(Late { number: self.number, entry }));
+        let bucket = self.bucket_of(at, event.lane());
+        let entry = Entry::new(at, node, cause, event);
+        let ahead = bucket.wrapping_sub(self.current).wrapping_sub(1);
+        if ahead < NEAR {
+            if let Some(near) = self.near.get_mut((bucket % NEAR) as usize) {
+                near.push(entry);
+            }
+            self.occupied |= 1 << ahead;
+        } else if bucket <= self.current && !self.is_bucket_over() {
+            // Behind those with the same key.
+            let place = self.late.iter().rposition(|late| late.key > entry.key);
+            self.late.insert(place.map_or(0, |place| place + 1), entry);
         } else {
-            let spare = &mut self.spare;
-            self.later.entry(window).or_insert_with(|| spare.pop().unwrap_or_default()).push(entry);
+            self.far.entry(bucket).or_default().push(entry);
         }
     }
 
-    /// A frame that leaves a node in a window crosses the switch in that window as the lane counts it, and arrives in a
-    /// later one.
-    fn window_of(&self, at: Time, lane: Lane) -> u64 {
+    /// The bucket of an event. A frame that leaves a node in a window crosses the switch in that window as the lane counts it, and
+    /// arrives in a later one.
+    fn bucket_of(&self, at: Time, lane: Lane) -> u64 {
         let at = if lane == Lane::ToNode { at.before(self.way.through_switch) } else { at };
-        at.as_ps() / self.length() * LANES + lane as u64
+        at.as_ps() / self.length * LANES + lane as u64
     }
 
-    /// The phase of a window and lane: from the lane behind the switch to the one before it, which is the next window's.
-    const fn phase(window: u64) -> u64 {
-        (window + LANES - Lane::ToNode as u64) / LANES
+    /// The phase of a bucket: from the lane behind the switch to the one before it, which is the next window's. In one phase
+    /// nothing that a node does concerns another one.
+    const fn phase(bucket: u64) -> u64 {
+        (bucket + LANES - Lane::ToNode as u64) / LANES
     }
 
-    /// The phase in which an event comes. In one phase nothing that a node does concerns another one.
+    /// The phase in which an event comes.
     pub(crate) fn phase_of(&self, at: Time, event: Event) -> u64 {
-        Self::phase(self.window_of(at, event.lane()))
+        Self::phase(self.bucket_of(at, event.lane()))
     }
 
     /// The phase of the next event.
     pub(crate) fn next_phase(&self) -> Option<u64> {
-        if !self.is_window_over() {
-            return Some(Self::phase(self.current));
+        self.next_bucket().map(Self::phase)
+    }
+
+    /// The bucket of the next event.
+    fn next_bucket(&self) -> Option<u64> {
+        if !self.is_bucket_over() {
+            return Some(self.current);
         }
-        self.later.first_key_value().map(|(window, _)| Self::phase(*window))
+        let near = (self.occupied != 0).then(|| self.current + 1 + u64::from(self.occupied.trailing_zeros()));
+        let far = self.far.first_key_value().map(|(bucket, _)| *bucket);
+        near.into_iter().chain(far).min()
     }
 
     /// The next event of a phase, if there is one.
+    #[inline]
     pub(crate) fn pop_of(&mut self, phase: u64) -> Option<(Time, u16, Event)> {
-        if self.is_window_over() && self.next_phase()? > phase {
+        if self.is_bucket_over() && self.next_phase()? > phase {
             return None;
         }
         self.pop()
     }
 
     /// No event of a phase comes before.
-    pub(crate) fn begin_of(&self, phase: u64) -> Time {
-        Time::from_ps(phase.saturating_sub(1) * self.length())
+    pub(crate) const fn begin_of(&self, phase: u64) -> Time {
+        Time::from_ps(phase.saturating_sub(1) * self.length)
     }
 
-    /// A queue on the same network, without events.
-    pub(crate) fn emptied(&self) -> Self {
-        Self { current: self.current, ..Self::new(self.way) }
+    /// On which network it is.
+    pub(crate) const fn way(&self) -> Way {
+        self.way
     }
 
-    /// All events, when a window is over: time, node, cause, and what they are, in an order in which they can be pushed again.
-    pub(crate) fn drain(&mut self) -> impl Iterator<Item = (Time, u16, u16, Event)> {
-        self.lively = 0;
-        let late =
-            std::mem::take(&mut self.late).into_sorted_vec().into_iter().map(|Reverse(late)| late.entry);
-        let due = self.due.drain(..).skip(std::mem::take(&mut self.done));
-        let later = std::mem::take(&mut self.later).into_values().flatten();
-        let all = due.chain(late).chain(later);
-        all.map(|Entry { at, node, cause, event }| (at, node, cause, event))
-    }
-
-    /// Of a window, picoseconds.
-    fn length(&self) -> u64 {
-        self.way.to_node.as_ps().max(1)
+    /// All events, in an order in which they can be pushed again: time, node, cause, and what they are.
+    pub(crate) fn drain(&mut self) -> Vec<(Time, u16, u16, Event)> {
+        let mut all = Vec::new();
+        while let Some(entry) = self.take_next() {
+            all.push((entry.at(), entry.node(), entry.cause(), entry.event));
+        }
+        all
     }
 
     /// The beginning of the window: no event that comes is earlier.
     #[must_use]
-    pub fn horizon(&self) -> Time {
-        Time::from_ps(self.current / LANES * self.length())
+    pub const fn horizon(&self) -> Time {
+        Time::from_ps(self.current / LANES * self.length)
     }
 
     /// The next event: its time, its node, and what it is.
+    #[inline]
     pub fn pop(&mut self) -> Option<(Time, u16, Event)> {
-        if self.is_window_over() {
-            self.begin_window();
+        let entry = self.take_next()?;
+        Some((entry.at(), entry.node(), entry.event))
+    }
+
+    #[inline]
+    fn take_next(&mut self) -> Option<Entry> {
+        if self.is_bucket_over() {
+            self.begin_bucket();
         }
-        let is_late = match (self.due.get(self.done), self.late.peek()) {
+        let is_late = match (self.due.get(self.done), self.late.last()) {
             // Of two with the same key, the one that was known before came first.
-            (Some(due), Some(Reverse(late))) => late.entry.key() < due.key(),
+            (Some(due), Some(late)) => late.key < due.key,
             (due, _) => due.is_none(),
         };
         let entry = if is_late {
-            self.late.pop().map(|Reverse(late)| late.entry)?
+            self.late.pop()?
         } else {
             self.done += 1;
             *self.due.get(self.done - 1)?
         };
         self.lively -= usize::from(entry.event != Event::Timeout);
-        Some((entry.at, entry.node, entry.event))
+        Some(entry)
     }
 
-    fn is_window_over(&self) -> bool {
+    fn is_bucket_over(&self) -> bool {
         self.done == self.due.len() && self.late.is_empty()
     }
 
-    fn begin_window(&mut self) {
-        let Some((window, mut events)) = self.later.pop_first() else { return };
-        // Stable: events of one key stay in the order in which they came.
-        events.sort_by_key(Entry::key);
-        self.current = window;
+    fn begin_bucket(&mut self) {
+        let Some(bucket) = self.next_bucket() else { return };
+        self.due.clear();
         self.done = 0;
-        let mut over = std::mem::replace(&mut self.due, events);
-        over.clear();
-        self.spare.push(over);
+        if bucket < self.current {
+            self.go_back(bucket);
+        }
+        if let Some(far) = self.far.first_entry().filter(|far| *far.key() == bucket) {
+            self.due = far.remove();
+        }
+        let ahead = bucket.wrapping_sub(self.current).wrapping_sub(1);
+        if ahead < NEAR {
+            if let Some(near) = self.near.get_mut((bucket % NEAR) as usize) {
+                if self.due.is_empty() {
+                    std::mem::swap(&mut self.due, near);
+                } else {
+                    self.due.append(near);
+                }
+            }
+            self.occupied = self.occupied.checked_shr(ahead as u32 + 1).unwrap_or(0);
+        }
+        // Where it was not near, none is: it would have come first.
+        self.current = bucket;
+        // Stable: events of one key stay in the order in which they came.
+        self.due.sort_by_key(|entry| entry.key);
+    }
+
+    /// Begins with a bucket before the current one: when the last events were deadlines far ahead, of which nothing came.
+    #[cold]
+    fn go_back(&mut self, bucket: u64) {
+        for ahead in (0..NEAR).filter(|ahead| self.occupied >> ahead & 1 != 0) {
+            let number = self.current + 1 + ahead;
+            let near = self.near.get_mut((number % NEAR) as usize).map(std::mem::take).unwrap_or_default();
+            self.far.entry(number).or_default().extend(near);
+        }
+        self.occupied = 0;
+        self.current = bucket;
     }
 
     /// Whether anything but deadlines is to come.
@@ -355,7 +390,7 @@ mod tests {
     type Pushed = (u64, u16, u16, u8);
 
     fn pushes(lanes: std::ops::Range<u8>) -> impl Strategy<Value = Vec<Pushed>> {
-        prop::collection::vec((0..40_u64, 0..4_u16, 0..4_u16, lanes), 0..100)
+        prop::collection::vec((prop_oneof![0..40_u64, 0..4_000_u64], 0..4_u16, 0..4_u16, lanes), 0..100)
     }
 
     fn way(through_switch: u64, over_link: u64) -> Way {
@@ -413,12 +448,16 @@ mod tests {
             through_switch in 0..10_u64,
             over_link in 1..10_u64,
         ) {
-            let run = |way: Way| {
-                let mut queue = Queue::new(way);
+            let run = |mut queue: Queue| {
                 (0..).zip(&begin).for_each(|(frame, pushed)| push(&mut queue, *pushed, frame));
                 let mut seen = vec![Vec::new(); 16];
-                let mut left = [40_u32; 4];
-                while let Some((at, node, lane, frame)) = pop(&mut queue) {
+                let (mut left, mut again) = ([40_u32; 4], begin.clone());
+                while let Some((at, node, lane, frame)) = pop(&mut queue).or_else(|| {
+                    // When all is over, it begins again before.
+                    let again = std::mem::take(&mut again);
+                    again.iter().for_each(|pushed| push(&mut queue, *pushed, 7));
+                    pop(&mut queue)
+                }) {
                     seen[usize::from(node) * 4 + usize::from(lane)].push((at, frame));
                     let (soon, far, other) = steps[frame as usize % steps.len()];
                     match lane {
@@ -435,7 +474,8 @@ mod tests {
                 }
                 seen
             };
-            prop_assert_eq!(run(way(through_switch, over_link)), run(Way::default()));
+            let plain = run(Queue::new(Way::default()));
+            prop_assert_eq!(&run(Queue::new(way(through_switch, over_link))), &plain);
         }
     }
 

@@ -43,7 +43,7 @@ pub struct Outcome {
     pub events: u64,
     /// Messages that programs received in all.
     pub received: u64,
-    /// Threads that carried it out: one, where it could not be divided.
+    /// Threads that carried it out by phases; none where it was carried out event by event.
     pub threads: usize,
 }
 
@@ -66,7 +66,8 @@ pub struct Options<'a> {
     pub folder: PathBuf,
     /// The text of the recording that is replayed, where it is not to be read from its path.
     pub recording: Option<&'a str>,
-    /// Threads that carry out one simulation, where it can be divided. The outcome is the same for any number.
+    /// Threads that carry out one simulation by phases, where it can be. The outcome is the same for any number; with none it is
+    /// carried out event by event, as a run is that is observed, or whose nodes share something.
     pub threads: usize,
 }
 
@@ -102,26 +103,24 @@ pub fn run_observed(
         _ => config.recorded(&options.folder),
     };
     let programs = config.programs(recorded?);
-    let plan = Plan::new(&programs);
-    if options.threads > 1
-        && observer.is_none()
-        && let Some(outcome) = carry_out(config, options, &programs, plan.clone(), None)?
+    if observer.is_none()
+        && let Some(outcome) = carry_out(config, options, &programs, None)?
     {
         return Ok(outcome);
     }
-    let one = Options { threads: 1, ..options.clone() };
-    let outcome = carry_out(config, &one, &programs, plan, observer)?;
-    Ok(outcome.unwrap_or_else(|| unreachable!("one thread carries everything out")))
+    let undivided = Options { threads: 0, ..options.clone() };
+    let outcome = carry_out(config, &undivided, &programs, observer)?;
+    Ok(outcome.unwrap_or_else(|| unreachable!("event by event everything is carried out")))
 }
 
-/// Nothing, if so many threads cannot carry it out.
+/// Nothing, if it cannot be carried out by phases.
 fn carry_out(
     config: &SimConfig,
     options: &Options<'_>,
     programs: &niclab_workloads::Workload,
-    plan: Plan,
     observer: Option<Observer<'_>>,
 ) -> Result<Option<Outcome>, RunError> {
+    let plan = Plan::new(programs);
     let mut world = World::new(config, programs, &plan, (options.wrap, options.threads))?;
     let Plan { warmup, measured, .. } = plan;
     world.perform(warmup);
@@ -158,7 +157,7 @@ fn carry_out(
     let threads = world.threads();
     let outcome = Outcome { report: report(config, since, &world), events, received, threads };
     // What fails is told in the order of one thread.
-    Ok((threads == 1 || outcome.is_sound()).then_some(outcome))
+    Ok((threads <= 1 || outcome.is_sound()).then_some(outcome))
 }
 
 fn report(config: &SimConfig, stats: DaemonStats, world: &World) -> Report {

@@ -1,11 +1,8 @@
 //! Several threads, each with a stretch of the nodes.
 //!
-//! What a node does concerns another one no sooner than after the network's shortest way, which is how long the windows of the
-//! [`queue`](crate::queue) are. Between the lane in which frames enter the switch and the one in which they leave it, and there
-//! alone, something passes from node to node. So a *phase* is what lies between two such places: the frames behind the switch of
-//! one window, hosts and cards of the next one, and their frames up to the switch. All parts carry out the same phase at the same time; then each
-//! is handed what others have for it. Nothing is shared meanwhile: parts go from thread to thread, and one that is at work has all that it
-//! looks at.
+//! All parts carry out the same phase of the [`queue`](crate::queue) at the same time, in which nothing that a node does concerns another one;
+//! then each is handed what others have for it. Nothing is shared meanwhile: parts go from thread to thread, and one that is at work has
+//! all that it looks at.
 //!
 //! The result does not depend on how many threads there are. Of all events of a node or lane the order is that of their
 //! key (node, time, arrivals first, cause), and of events with the same key, which have the same cause and so come from one
@@ -19,7 +16,7 @@ use niclab_model::time::Time;
 use crate::bound::{Bound, FUTILE, Progress};
 use crate::host::Effects;
 use crate::part::{Others, Outbox, Part};
-use crate::queue::Slab;
+use crate::queue::{Queue, Slab};
 
 /// How often a thread looks for what another one is about to hand to it before it sleeps: a window of some thousand events takes
 /// a millisecond, and to be woken takes some hundredths of one.
@@ -34,7 +31,7 @@ struct Achieved {
 /// Carries out all events of a world that so many threads share. False: one thread has to do it, from the beginning.
 pub(crate) fn run(whole: &mut Part, threads: usize, bound: &mut Bound) -> bool {
     let (clock, messages) = (whole.clock, messages_of([&*whole]));
-    let mut parts = divide(whole, threads);
+    let mut parts = divide(whole, threads, bound.most_at_once());
     let mut achieved = Achieved { messages, since: clock };
     let is_over = std::thread::scope(|scope| {
         let hands: Vec<Hand> = parts
@@ -136,7 +133,7 @@ fn messages_of<'a>(parts: impl IntoIterator<Item = &'a Part>) -> u64 {
 }
 
 /// Divides a world into stretches of as many nodes each, with their events; nothing but events is under way. `whole` is left with none.
-fn divide(whole: &mut Part, threads: usize) -> Vec<Part> {
+fn divide(whole: &mut Part, threads: usize, most_in_phase: u64) -> Vec<Part> {
     let nodes_each = whole.nodes.len().div_ceil(threads).max(1);
     let count = whole.nodes.len().div_ceil(nodes_each);
     let outboxes = || (0..count).map(|_| Outbox::default()).collect();
@@ -148,14 +145,20 @@ fn divide(whole: &mut Part, threads: usize) -> Vec<Part> {
             first: place * nodes_each,
             nodes: nodes.by_ref().take(nodes_each).collect(),
             fabric,
-            queue: whole.queue.emptied(),
+            queue: Queue::new(whole.queue.way()),
             flights: Slab::default(),
-            checker: whole.checker.divided(place == 0),
+            checker: whole.checker.divided(place == 0, count > 1),
             effects: Effects::default(),
             clock: whole.clock,
             events: 0,
+            most_in_phase,
             has_medium: false,
-            others: Some(Others { nodes_each, outboxes: outboxes(), inboxes: outboxes(), soonest: None }),
+            others: (count > 1).then(|| Others {
+                nodes_each,
+                outboxes: outboxes(),
+                inboxes: outboxes(),
+                soonest: None,
+            }),
         })
         .collect();
     whole.checker.hand_out();
@@ -171,10 +174,12 @@ fn divide(whole: &mut Part, threads: usize) -> Vec<Part> {
 
 /// Puts the parts together, when all is silent. False where what one of them has done is another one's business.
 fn join(whole: &mut Part, parts: Vec<Part>) -> bool {
+    // What one part has done alone, all have.
+    let is_alone = parts.len() == 1;
     let mut is_own = true;
     for part in parts {
         let Part { first, nodes, fabric, checker, clock, events, flights, .. } = part;
-        is_own &= checker.is_content() && !fabric.has_learned() && flights.count() == 0;
+        is_own &= is_alone || (checker.is_content() && !fabric.has_learned() && flights.count() == 0);
         let stretch = first..first + nodes.len();
         whole.checker.join(checker, |node| stretch.contains(&usize::from(node)));
         whole.nodes.extend(nodes);

@@ -93,9 +93,9 @@ pub type Wrap<'a> = &'a dyn Fn(u16, AnyNic) -> AnyNic;
 /// The world.
 pub struct World<'a> {
     part: Part,
-    /// How many threads carry it out.
+    /// How many threads carry it out by phases; none where it cannot be divided.
     threads: usize,
-    /// Whether one would have to, from the beginning, though there are several.
+    /// Whether they cannot, and it has to be carried out event by event from the beginning.
     is_entangled: bool,
     /// The wire that all share, where there is no switch.
     medium: Option<Medium>,
@@ -111,7 +111,8 @@ pub struct World<'a> {
 }
 
 impl<'a> World<'a> {
-    /// A world in which every port of the plan is open and all of the set-up has settled, carried out by so many threads.
+    /// A world in which every port of the plan is open and all of the set-up has settled, carried out by so many threads;
+    /// with none, event by event.
     ///
     /// # Errors
     /// [`WorldError`] names what cannot be.
@@ -151,7 +152,7 @@ impl<'a> World<'a> {
         let checker = Checker::new(&flows, promise(config, plan));
         let mut world = Self {
             part: Part::new(nodes, fabric, checker, medium.is_some()),
-            threads: if can_be_divided { threads.clamp(1, count) } else { 1 },
+            threads: if can_be_divided { threads.min(count) } else { 0 },
             is_entangled: false,
             medium,
             bound: Bound::new(config.nodes.len(), programs.message_bytes),
@@ -223,7 +224,7 @@ impl<'a> World<'a> {
 
     /// Carries events out until none is left, or none but deadlines that change nothing.
     fn run_until_silent(&mut self) {
-        if self.threads > 1 {
+        if self.threads > 0 {
             if !self.is_entangled && !threads::run(&mut self.part, self.threads, &mut self.bound) {
                 (self.is_entangled, self.is_endless) = (true, true);
             }
@@ -427,13 +428,13 @@ impl<'a> World<'a> {
         self.part.checker.on_end();
     }
 
-    /// Whether several threads cannot carry this out, and one has to begin anew.
+    /// Whether this cannot be carried out by phases: it has to be done event by event, from the beginning.
     #[must_use]
     pub const fn is_entangled(&self) -> bool {
         self.is_entangled
     }
 
-    /// Threads that carry it out.
+    /// Threads that carry it out by phases; none where it is carried out event by event.
     #[must_use]
     pub const fn threads(&self) -> usize {
         self.threads

@@ -76,10 +76,15 @@ fn said(restless: Restless) -> String {
     // Two cards answer each other, but one is enough to look at the clock.
     let is_restless = |node| restless == Restless::Answer || node == 1;
     let wrap = move |node, nic| if is_restless(node) { RestlessNic::boxed(restless, nic) } else { nic };
-    let outcome = run(&config, &Options { wrap: &wrap, heals: true, ..Options::default() }).unwrap();
-    let drained = outcome.report.checks.into_iter().find(|checked| checked.name == "drained").unwrap();
-    assert!(!drained.held, "{restless:?}");
-    drained.detail
+    let [said, others @ ..] = [0, 1, 2].map(|threads| {
+        let outcome =
+            run(&config, &Options { wrap: &wrap, heals: true, threads, ..Options::default() }).unwrap();
+        let drained = outcome.report.checks.into_iter().find(|checked| checked.name == "drained").unwrap();
+        assert!(!drained.held, "{restless:?}");
+        drained.detail
+    });
+    assert_eq!(others, [said.clone(), said.clone()], "event by event, and by phases");
+    said
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The live shell: what lies between the models and the guests that QEMU runs.
 //!
-//! * [`world`]: all cards and the network, which one lock protects, and programs that take turns;
+//! * [`world`]: cards and the network, in parts or as a whole, and programs that take turns; [`node`]: what is behind a node's lock;
 //! * [`card`]: one node's model with its pages, queues and counts;
 //! * [`pages`]: the BAR; [`control`] and [`events`]: the two queues that are not rings of packets;
 //! * [`descriptors`]: the queues that carry chains of buffers to models that take them;
@@ -125,6 +125,17 @@ impl Shell {
     #[inline]
     pub fn world(&self) -> World<'_> {
         self.cluster.world()
+    }
+
+    /// The nodes, to be held in parts.
+    #[inline]
+    pub const fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// What was done so far, by anybody but who merely asked: while it stays the same, the fabric is quiet.
+    pub fn acts(&self) -> u64 {
+        self.quiet.acts() + self.cluster.acts_in_parts()
     }
 
     /// The world, if it is to be had within so long. Whoever must answer though the world is stuck asks so.

@@ -92,6 +92,24 @@ impl Network {
         }
     }
 
+    /// The same switch, for a part of the nodes.
+    pub fn of_part(&self) -> Self {
+        Self::new(self.switching.clone(), 0)
+    }
+
+    /// Takes over what is under way in a part of the nodes.
+    pub fn absorb(&mut self, part: &mut Self) {
+        while let Some(InFlight { at, head, to, frame, message, concern, .. }) = part.pop() {
+            self.push(&Delivery { to, head, at, corrupt: None }, frame, message, concern, false);
+        }
+    }
+
+    /// To which node a frame goes, where that is known from the start.
+    #[inline]
+    pub fn known_way(&self, frame: &[u8]) -> Option<u16> {
+        self.switching.known_way(frame)
+    }
+
     /// Who watches.
     #[inline]
     pub const fn taps(&self) -> &Taps {

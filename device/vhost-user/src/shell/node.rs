@@ -1,9 +1,12 @@
 //! What belongs to one node goes together, behind a lock of its own.
 
 use niclab_model::fabric::{Port, Ports};
+use niclab_model::nic::Output;
 use niclab_model::platform::node_bus::NodeBus;
+use niclab_model::time::Time;
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
+use std::collections::VecDeque;
 use std::ops::{Index, IndexMut};
 use std::time::Instant;
 
@@ -17,6 +20,21 @@ pub struct Node {
     pub bus: NodeBus,
     /// Its link: to the switch, and behind it.
     pub port: Port,
+    /// The latest instant at which a part of the nodes that began here did anything.
+    pub latest: Time,
+    /// Frames that its card sends to somebody who was not here: before all else that the card wants done.
+    pub unsent: VecDeque<Output>,
+    /// Frames that left with lent data.
+    pub lent_frames: u64,
+    /// Something is under way between it and others that the part left which began at this node.
+    pub left_by: Option<usize>,
+}
+
+impl Node {
+    /// A node at its link, with nothing under way.
+    pub const fn new(card: Card, bus: NodeBus, port: Port) -> Self {
+        Self { card, bus, port, latest: Time::ZERO, unsent: VecDeque::new(), lent_frames: 0, left_by: None }
+    }
 }
 
 /// A node in its place. No two share a line of the processor's cache, nor the pair of lines that it fetches at a time.
@@ -31,6 +49,9 @@ impl Slot {
         Self { node: Mutex::new(node) }
     }
 }
+
+/// Numbers of nodes, in their order.
+pub type Numbers = SmallVec<[usize; 4]>;
 
 /// Nodes of which somebody holds the locks: all of them, or some.
 ///
@@ -54,6 +75,39 @@ impl<'a> Nodes<'a> {
         let slot = |(number, slot): (usize, &'a Slot)| Some((number, slot.node.try_lock_until(until)?));
         let here = slots.iter().enumerate().map(slot).collect::<Option<_>>()?;
         Some(Self { slots, here })
+    }
+
+    /// Some nodes, whose numbers are in their order.
+    pub fn some(slots: &'a [Slot], numbers: &[usize]) -> Self {
+        let slot = |number: &usize| Some((*number, slots.get(*number)?.node.lock()));
+        Self { slots, here: numbers.iter().filter_map(slot).collect() }
+    }
+
+    /// Has this node here, too. False when somebody else has it and waits for none of these; who wants it gives all back, and
+    /// takes them in their order.
+    pub fn reach(&mut self, number: usize) -> bool {
+        if self.place(number).is_some() {
+            return true;
+        }
+        let Some(slot) = self.slots.get(number) else { return false };
+        let place = self.here.partition_point(|(here, _)| *here < number);
+        let node = if place == self.here.len() { Some(slot.node.lock()) } else { slot.node.try_lock() };
+        // What another part left under way is not for this one to overtake.
+        let node = node.filter(|node| node.left_by.is_none());
+        let is_had = node.is_some();
+        self.here.insert_many(place, node.map(|node| (number, node)));
+        is_had
+    }
+
+    /// The first of those that are here.
+    #[inline]
+    pub fn first(&self) -> Option<usize> {
+        self.here.first().map(|(number, _)| *number)
+    }
+
+    /// The numbers of those that are here.
+    pub fn numbers(&self) -> Numbers {
+        self.here.iter().map(|(number, _)| *number).collect()
     }
 
     fn take_all(&mut self) {

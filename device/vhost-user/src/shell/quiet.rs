@@ -33,9 +33,9 @@ pub const FAR: Duration = PATIENT_GRACE;
 /// Who is waiting, and since when nothing happened.
 #[derive(Debug, Default)]
 pub struct Quiet {
-    /// [`World::acts`], as last seen.
+    /// [`World::acts`] of what is done with all nodes, as last seen. What is done with some they count themselves.
     activity: AtomicU64,
-    /// A deadline waits. Changed under the world's lock alone, so that none is overlooked.
+    /// A deadline waits. Set by who has its node, and taken back by who has all, so that none is overlooked.
     is_armed: AtomicBool,
     /// Faults were injected.
     is_hasty: AtomicBool,
@@ -73,7 +73,19 @@ impl Quiet {
     #[inline]
     pub fn touch(&self, acts: u64, waiting: bool) {
         self.activity.store(acts, Ordering::Relaxed);
-        if waiting && !self.is_armed.swap(true, Ordering::Relaxed) {
+        self.arm(waiting);
+    }
+
+    /// [`World::acts`] when it was last touched.
+    pub fn acts(&self) -> u64 {
+        self.activity.load(Ordering::Relaxed)
+    }
+
+    /// `waiting` says whether anything waits for model time. Called with its nodes locked.
+    #[inline]
+    pub fn arm(&self, waiting: bool) {
+        // Written by all nodes, so that it is looked at first.
+        if waiting && !self.is_armed.load(Ordering::Relaxed) && !self.is_armed.swap(true, Ordering::Relaxed) {
             let _stop = self.stop.lock();
             self.wake.notify_one();
         }
@@ -105,7 +117,7 @@ impl Quiet {
                 self.wake.wait(&mut stop);
                 continue;
             }
-            let before = self.activity.load(Ordering::Relaxed);
+            let before = shell.acts();
             far = far.filter(|(activity, ..)| *activity == before);
             // Not all of a long wait at once: what happens meanwhile may set a deadline that is near.
             let grace = match far {
@@ -114,7 +126,7 @@ impl Quiet {
                 None => self.grace(),
             };
             self.wake.wait_for(&mut stop, grace);
-            if *stop || self.activity.load(Ordering::Relaxed) != before {
+            if *stop || shell.acts() != before {
                 continue;
             }
             let waited = far.map_or(Duration::ZERO, |(.., waited)| waited) + grace;
@@ -146,6 +158,6 @@ impl Quiet {
         let waits = world.is_waiting() || world.common.ethernet.is_holding();
         self.is_armed.store(waits, Ordering::Relaxed);
         self.activity.store(world.acts(), Ordering::Relaxed);
-        Ok(world.acts())
+        Ok(shell.acts())
     }
 }

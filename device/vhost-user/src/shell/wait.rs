@@ -10,6 +10,8 @@ use niclab_spec::WaitPolicy;
 
 use super::Shell;
 use super::card::Card;
+use super::node::Nodes;
+use super::world::cluster::Served;
 use super::world::{Found, World};
 
 /// Longest stretch of polling before the thread looks at the guest's other queues.
@@ -46,21 +48,40 @@ impl Shell {
     /// Looks at the pages of `node`, because a doorbell was rung. What is launched meanwhile needs none: each is an exit from the
     /// virtual machine.
     pub fn serve_doorbell(&self, node: usize) -> Found {
+        // Whoever waits for the world has something to do there: a thread that polls, or has more to do, would take it again at once,
+        // and again, before the other one has woken up.
+        self.serve(node, answer_doorbell, |found| found.work == 0 || found.more)
+    }
+
+    /// Has a node looked at, with those that it sends to or, where that cannot be, with all. `is_for_others`: whether whoever
+    /// waits for them has them first.
+    #[inline]
+    fn serve(
+        &self,
+        node: usize,
+        look: fn(&mut World<'_>, usize) -> Found,
+        is_for_others: fn(Found) -> bool,
+    ) -> Found {
+        let mut found = Found::default();
+        let is_served = self.cluster().serve_in_part(node, |part| {
+            let now = look(part, node);
+            found = found.and(now);
+            if now.work > 0 {
+                self.quiet().arm(part.is_waiting());
+            }
+            Served { is_idle: now.work == 0, is_for_others: is_for_others(found) }
+        });
+        if is_served {
+            return found;
+        }
         let mut world = self.world();
-        let is_polled = world.nodes.card(node).is_some_and(Card::is_polled);
-        let found = if is_polled || world.is_in_lockstep() {
-            // No doorbell is needed as it is. A program that takes turns launches once in each, and every look finds its turn: there
-            // is nothing to spare, and no last look.
-            world.serve_pages(node)
-        } else {
-            look_on(&mut world, node)
-        };
-        if found.work > 0 {
+        let now = look(&mut world, node);
+        found = found.and(now);
+        if now.work > 0 {
             self.did(&mut world);
         }
-        if found.work == 0 || found.more {
-            // Whoever waits for the world has something to do there: a thread that polls, or has more to do, would take it
-            // again at once, and again, before the other one has woken up.
+        self.cluster().open(&world);
+        if is_for_others(found) {
             world.give_back();
         }
         found
@@ -74,7 +95,7 @@ impl Shell {
             Policy::Adaptive(window) => Some(window),
             Policy::Poll => None,
         };
-        want_doorbell(&mut self.world(), node, false);
+        want_doorbell(&mut self.cluster().alone(node), node, false);
         let begin = Instant::now();
         let mut last_work = begin;
         loop {
@@ -96,35 +117,43 @@ impl Shell {
     /// One look at the pages of `node` that no doorbell asked for.
     #[inline]
     pub fn poll_once(&self, node: usize) -> Found {
-        let mut world = self.world();
-        let found = world.serve_pages(node);
-        if let Some(card) = world.nodes.card_mut(node) {
-            card.counts.polls += 1;
-        }
-        if found.work > 0 {
-            self.did(&mut world);
-        }
-        if found.more {
-            world.give_back();
-        }
-        found
+        let look = |world: &mut World<'_>, node| {
+            let found = world.serve_pages(node);
+            if let Some(card) = world.nodes.card_mut(node) {
+                card.counts.polls += 1;
+            }
+            found
+        };
+        self.serve(node, look, |found| found.more)
     }
 
     /// Asks for doorbells again, and looks once more at what was stored before a guest could see that. True when there
     /// was something: then it is too early to sleep.
     fn sleep(&self, node: usize) -> bool {
-        want_doorbell(&mut self.world(), node, true);
+        want_doorbell(&mut self.cluster().alone(node), node, true);
         self.poll_once(node).work > 0
     }
 
     /// Asks for doorbells: nobody polls from now on.
     pub fn stop_polling(&self, node: usize) {
-        want_doorbell(&mut self.world(), node, true);
+        want_doorbell(&mut self.cluster().alone(node), node, true);
     }
 
     /// Says that no doorbell is needed: whoever calls this polls, by [`Shell::poll_once`].
     pub fn start_polling(&self, node: usize) {
-        want_doorbell(&mut self.world(), node, false);
+        want_doorbell(&mut self.cluster().alone(node), node, false);
+    }
+}
+
+/// Looks at the pages of `node`, because a doorbell was rung.
+fn answer_doorbell(world: &mut World<'_>, node: usize) -> Found {
+    let is_polled = world.nodes.card(node).is_some_and(Card::is_polled);
+    if is_polled || world.is_in_lockstep() {
+        // No doorbell is needed as it is. A program that takes turns launches once in each, and every look finds its turn: there is
+        // nothing to spare, and no last look.
+        world.serve_pages(node)
+    } else {
+        look_on(world, node)
     }
 }
 
@@ -137,8 +166,8 @@ fn look_on(world: &mut World<'_>, node: usize) -> Found {
             card.spare_doorbell(looks > 0);
         }
         let look = world.serve_pages(node);
-        found = Found { work: found.work + look.work, more: look.more };
-        want_doorbell(world, node, true);
+        found = found.and(look);
+        want_doorbell(&mut world.nodes, node, true);
         // Behind the barrier in this: at what was stored before a guest could see that.
         if look.more || !world.has_news(node) {
             return found;
@@ -147,8 +176,8 @@ fn look_on(world: &mut World<'_>, node: usize) -> Found {
     Found { more: true, ..found }
 }
 
-fn want_doorbell(world: &mut World<'_>, node: usize, is_wanted: bool) {
-    if let Some(card) = world.nodes.card_mut(node) {
+fn want_doorbell(nodes: &mut Nodes<'_>, node: usize, is_wanted: bool) {
+    if let Some(card) = nodes.card_mut(node) {
         card.want_doorbell(is_wanted);
     }
 }

@@ -22,11 +22,12 @@ use niclab_model::time::{Passage, Time};
 use niclab_spec::{DeviceFaults, Faults};
 use parking_lot::MutexGuard;
 
+use self::cluster::Cut;
 use super::card::Card;
 use super::ethernet::Ethernet;
 use super::lent::{Carried, LentFrame, Loan};
 use super::network::Network;
-use super::node::Nodes;
+use super::node::{Node, Nodes, Numbers};
 use super::turn::{FRAME_NS, LAUNCH_NS, REQUEST_NS, Turn, frame_ns};
 use crate::memory::DmaMemory;
 
@@ -62,12 +63,18 @@ pub struct Common {
     lockstep: Option<Box<lockstep::Lockstep>>,
     /// Cards that are taking another program.
     loading: Option<hand_over::Loading>,
+    /// Not all nodes are here: these are of a part of them.
+    is_part: bool,
+    /// Why a part cannot go on as it is.
+    cut: Option<Cut>,
+    /// The nodes of a part that left something under way.
+    scope: Numbers,
+    /// What was set aside was sent since all was carried through last: cards may have work in hand.
+    is_owing: bool,
     /// Data may be lent: all that is under way is carried through, or kept, before others get the world.
     lends: bool,
     /// It is not, so that everything goes the general way.
     lends_nothing: bool,
-    /// Frames whose data was lent, of all nodes.
-    lent_frames: u64,
     /// What was lent last.
     loan: Option<Loan>,
 }
@@ -84,6 +91,14 @@ pub struct Found {
     pub more: bool,
 }
 
+impl Found {
+    /// What this look found, and another one behind it.
+    #[inline]
+    pub const fn and(self, later: Self) -> Self {
+        Self { work: self.work + later.work, more: later.more }
+    }
+}
+
 impl Common {
     fn new(ethernet: Ethernet, network: Network, seed: u64) -> Self {
         Self {
@@ -98,9 +113,12 @@ impl Common {
             latest: Time::ZERO,
             lockstep: None,
             loading: None,
+            is_part: false,
+            cut: None,
+            scope: Numbers::new(),
+            is_owing: false,
             lends: false,
             lends_nothing: false,
-            lent_frames: 0,
             loan: None,
         }
     }
@@ -146,7 +164,7 @@ impl World<'_> {
         self.common.has_device_faults
     }
 
-    /// What was done so far, by anybody but who merely asked: while it stays the same, the fabric is quiet.
+    /// What was done here so far, by anybody but who merely asked.
     #[inline]
     pub fn acts(&self) -> u64 {
         self.common.acts
@@ -159,7 +177,7 @@ impl World<'_> {
 
     /// Frames so far whose data was lent.
     pub fn lent_frames(&self) -> u64 {
-        self.common.lent_frames
+        self.nodes.iter().map(|(_, node)| node.lent_frames).sum()
     }
 
     /// Turns all ledgers on, as they are made, or off, to measure what they cost.
@@ -179,7 +197,7 @@ impl World<'_> {
 
     /// The latest instant of model time at which anything happened.
     pub fn model_time(&self) -> Time {
-        let rests = self.nodes.iter().map(|(_, node)| node.bus.rest());
+        let rests = self.nodes.iter().map(|(_, node)| node.bus.rest().max(node.latest));
         rests.fold(self.common.network.latest().max(self.common.latest), Time::max)
     }
 
@@ -223,7 +241,7 @@ impl World<'_> {
         }
         let mut found = Found { work: self.serve_ports(node), more: false };
         // What another look left under way: behind what this node launches, which may come earlier in model time.
-        if self.common.network.is_moving() && !self.common.turn.is_over() {
+        if (self.common.network.is_moving() || self.common.is_owing) && !self.common.turn.is_over() {
             found.work += 1;
             self.settle(node);
         }
@@ -312,6 +330,7 @@ impl World<'_> {
         self.carry_out(node);
         self.carry_on();
         self.common.lends = false;
+        self.common.is_owing &= self.common.turn.is_over();
         // What is left is kept until others have had the world.
         self.common.network.own_all();
     }
@@ -425,7 +444,7 @@ impl World<'_> {
     #[inline]
     fn carry_out_with(&mut self, node: usize, lent: Option<&LentFrame>) {
         self.spend_work(node);
-        while let Some(output) = self.nodes.card_mut(node).and_then(|card| card.nic.poll_output()) {
+        while let Some(output) = self.next_output(node) {
             if let Output::LentFrame { at, tail, head, message } = output {
                 self.send_lent(node, Passage { head: at, tail }, head, message);
                 continue;
@@ -435,8 +454,12 @@ impl World<'_> {
                 self.perform(node, output, lent);
                 continue;
             };
-            self.count_sent(node, head, frame.len());
             let (ready, concern) = (Passage { head, tail }, Concern::of(frame));
+            if !self.reaches(frame, concern) {
+                self.set_aside(node, output);
+                continue;
+            }
+            self.count_sent(node, head, frame.len());
             if let Some(delivery) =
                 self.common.network.send(&mut self.nodes, ready, node as u16, frame, message, concern)
             {
@@ -456,6 +479,10 @@ impl World<'_> {
             return;
         };
         let frame = loan.behind(head);
+        if !self.reaches(frame.head().bytes, Concern::Card) {
+            let Passage { head: at, tail } = ready;
+            return self.set_aside(node, Output::Frame { at, tail, frame: frame.into_owned(), message });
+        }
         self.count_sent(node, ready.head, frame.frame_bytes());
         if let Some((delivery, frame)) =
             self.common.network.send_lent(&mut self.nodes, ready, node as u16, frame, message)
@@ -471,8 +498,15 @@ impl World<'_> {
     #[inline]
     fn answer(&mut self, to: usize, lent: Option<&LentFrame>) {
         self.spend_work(to);
-        while let Some(output) = self.nodes.card_mut(to).and_then(|card| card.nic.poll_output()) {
-            if let Some((ready, answer, message)) = self.perform(to, output, lent) {
+        while let Some(output) = self.next_output(to) {
+            let is_sent = match &output {
+                Output::Frame { frame, .. } => self.reaches(frame, Concern::of(frame)),
+                Output::LentFrame { head, .. } => self.reaches(head, Concern::Card),
+                _ => true,
+            };
+            if !is_sent {
+                self.set_aside(to, output);
+            } else if let Some((ready, answer, message)) = self.perform(to, output, lent) {
                 self.common.network.keep(&mut self.nodes, ready, to as u16, answer, message);
             }
         }
@@ -493,7 +527,7 @@ impl World<'_> {
         self.common.latest = self.common.latest.max(output.at());
         let is_lending =
             self.common.lends && !self.common.has_device_faults && self.common.network.may_lend();
-        let (card, bus) = self.node(node)?;
+        let Node { card, bus, lent_frames, .. } = self.nodes.get_mut(node)?;
         match output {
             Output::DmaWrite { address, words, .. } => card.write(address, &words),
             Output::Frame { at: head, tail, frame, message } => {
@@ -520,7 +554,7 @@ impl World<'_> {
                 if loan.is_some() {
                     card.nic.handle(at, Input::Lent { token, into }, bus);
                     self.common.loan = loan;
-                    self.common.lent_frames += 1;
+                    *lent_frames += 1;
                 } else {
                     card.load(at, token, &ranges, into, bus);
                 }

@@ -14,6 +14,7 @@ mod lent;
 mod lockstep;
 mod matching;
 mod monitor;
+mod parts;
 mod report;
 mod stations;
 mod turns;

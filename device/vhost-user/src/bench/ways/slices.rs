@@ -42,6 +42,11 @@ struct Figures {
     wall_one_way_p50_ns: u64,
     /// The same, 99 of 100.
     wall_one_way_p99_ns: u64,
+    /// Messages a second of two pairs of nodes that have nothing to do with one another, each on a core of its own, over those of
+    /// one pair, measured in turns: the median of the turns.
+    wall_rate_two_pairs_over_one: f64,
+    /// The same over those of two pairs in laboratories of their own, which share nothing but the machine.
+    wall_rate_two_pairs_over_apart: f64,
 }
 
 impl fmt::Display for Figures {
@@ -51,19 +56,25 @@ impl fmt::Display for Figures {
         writeln!(f, "  rate          {:>12.0} messages/s", self.wall_messages_per_s)?;
         writeln!(f, "  ledger on/off {:>12.3}", self.wall_rate_ledger_on_over_off)?;
         writeln!(f, "  one way p50   {:>12} ns", self.wall_one_way_p50_ns)?;
-        writeln!(f, "  one way p99   {:>12} ns", self.wall_one_way_p99_ns)
+        writeln!(f, "  one way p99   {:>12} ns", self.wall_one_way_p99_ns)?;
+        writeln!(f, "  two pairs/one {:>12.3} (two cores)", self.wall_rate_two_pairs_over_one)?;
+        writeln!(
+            f,
+            "  two pairs     {:>12.3} times two that share nothing (two cores)",
+            self.wall_rate_two_pairs_over_apart
+        )
     }
 }
 
 /// Measures rate and latency for `duration` each.
 fn measure(duration: Duration) -> Result<Figures, BenchError> {
-    let (lab, [mut from, mut to]) = connected()?;
+    let (lab, [mut pair]) = connected()?;
     let shell = lab.daemon().shell();
-    let mut latencies = latencies(shell, &mut from, &mut to, duration)?;
-    let wall_messages_per_s = rate(shell, &mut from, &mut to, duration)?;
-    let wall_rate_ledger_on_over_off =
-        ledger_on_over_off(shell, duration, |turn| rate(shell, &mut from, &mut to, turn))?;
+    let mut latencies = pair.latencies(shell, duration)?;
+    let wall_messages_per_s = pair.rate(shell, duration)?;
+    let wall_rate_ledger_on_over_off = ledger_on_over_off(shell, duration, |turn| pair.rate(shell, turn))?;
     latencies.sort_unstable();
+    let [wall_rate_two_pairs_over_one, wall_rate_two_pairs_over_apart] = two_pairs(duration)?;
     let percentile = |percent: usize| latencies.get(latencies.len() * percent / 100).copied().unwrap_or(0);
     Ok(Figures {
         payload_bytes: size_of_val(&PAYLOAD) as u32,
@@ -71,96 +82,145 @@ fn measure(duration: Duration) -> Result<Figures, BenchError> {
         wall_rate_ledger_on_over_off,
         wall_one_way_p50_ns: percentile(50),
         wall_one_way_p99_ns: percentile(99),
+        wall_rate_two_pairs_over_one,
+        wall_rate_two_pairs_over_apart,
     })
 }
 
-/// A laboratory of two nodes, and a port of each that may send to the other's.
-fn connected() -> Result<(Lab, [GuestPort; 2]), BenchError> {
-    let lab = Lab::new(2, |config| {
+/// Two nodes, the first of which sends to the second.
+struct Pair {
+    nodes: [usize; 2],
+    from: GuestPort,
+    to: GuestPort,
+}
+
+/// A laboratory of so many pairs of nodes. Each node is looked at by who asks for it.
+fn connected<const PAIRS: usize>() -> Result<(Lab, [Pair; PAIRS]), BenchError> {
+    let lab = Lab::new(2 * PAIRS as u16, |config| {
         for node in &mut config.nodes {
             node.nic.model = card_with(FEATURE_SLICES).into();
         }
     })?;
-    let guests = [lab.guest(0)?, lab.guest(1)?];
-    let ports = connect_ports([&guests[0], &guests[1]], 1024)?;
-    let shell = lab.daemon().shell();
-    shell.start_polling(0);
-    shell.start_polling(1);
-    Ok((lab, ports))
+    let pair = |number: usize| -> Result<Pair, BenchError> {
+        let nodes = [2 * number, 2 * number + 1];
+        let guests = [lab.guest(nodes[0])?, lab.guest(nodes[1])?];
+        let [from, to] = connect_ports([&guests[0], &guests[1]], 1024)?;
+        nodes.iter().for_each(|node| lab.daemon().shell().start_polling(*node));
+        Ok(Pair { nodes, from, to })
+    };
+    let pairs = (0..PAIRS).map(pair).collect::<Result<Vec<_>, _>>()?;
+    let pairs = pairs.try_into().map_err(|_| BenchError::Stalled { what: "making pairs", wall_ms: 0 })?;
+    Ok((lab, pairs))
 }
 
 /// A stream of so many messages.
 fn stream(messages: u64) -> Result<u64, BenchError> {
-    let (lab, [mut from, mut to]) = connected()?;
-    work::repeat(messages, "the stream of messages", || Ok(batch(lab.daemon().shell(), &mut from, &mut to)))
+    let (lab, [mut pair]) = connected()?;
+    work::repeat(messages, "the stream of messages", || Ok(pair.batch(lab.daemon().shell())))
 }
 
-fn latencies(
-    shell: &Shell,
-    from: &mut GuestPort,
-    to: &mut GuestPort,
-    duration: Duration,
-) -> Result<Vec<u64>, BenchError> {
-    let mut latencies = Vec::with_capacity(SAMPLES);
-    let begin = Instant::now();
-    while begin.elapsed() < duration && latencies.len() < SAMPLES {
-        let sent = Instant::now();
-        let launched = from.try_launch(&PAYLOAD, [1, 2], 0);
-        shell.poll_once(0);
-        let received = to.try_receive();
-        let took = sent.elapsed();
-        if !launched || received.is_none() {
-            return Err(BenchError::Stalled { what: "the stream of messages", wall_ms: 0 });
+/// Turns of the comparison of two pairs with one.
+const TURNS: u32 = 9;
+
+/// Two pairs of a laboratory at the same time over one, and over two of different laboratories: medians of turns.
+fn two_pairs(duration: Duration) -> Result<[f64; 2], BenchError> {
+    let (lab, [mut one, mut other]) = connected()?;
+    let (lab_apart, [mut apart]) = connected()?;
+    let (shell, shell_apart) = (lab.daemon().shell(), lab_apart.daemon().shell());
+    let duration = duration / (3 * TURNS);
+    let mut ratios = [Vec::new(), Vec::new()];
+    for turn in 0..TURNS as usize {
+        let mut rates = [0.0; 3];
+        // Who is first changes, so that a drift of the machine favours none.
+        for which in (0..3).map(|place| (place + turn) % 3) {
+            rates[which] = match which {
+                0 => one.rate(shell, duration)?,
+                1 => both_of((&mut one, shell), (&mut other, shell), duration)?,
+                _ => both_of((&mut one, shell), (&mut apart, shell_apart), duration)?,
+            };
         }
-        latencies.push(took.as_nanos() as u64);
-        release(shell, to);
+        let [alone, both, both_apart] = rates;
+        ratios[0].push(both / alone);
+        ratios[1].push(both / both_apart);
     }
-    Ok(latencies)
+    Ok(ratios.map(|mut ratios| {
+        ratios.sort_by(f64::total_cmp);
+        ratios.get(ratios.len() / 2).copied().unwrap_or_default()
+    }))
 }
 
-fn rate(
-    shell: &Shell,
-    from: &mut GuestPort,
-    to: &mut GuestPort,
+/// The rates of two pairs at the same time, added up.
+fn both_of(
+    (one, shell): (&mut Pair, &Shell),
+    (other, of_other): (&mut Pair, &Shell),
     duration: Duration,
 ) -> Result<f64, BenchError> {
-    let begin = Instant::now();
-    let before = to.taken();
-    let mut last = (begin, before);
-    loop {
-        for _ in 0..64 {
-            batch(shell, from, to);
-        }
-        let now = Instant::now();
-        if to.taken() != last.1 {
-            last = (now, to.taken());
-        } else if now - last.0 > Duration::from_secs(1) {
-            return Err(BenchError::Stalled { what: "the stream of messages", wall_ms: 1_000 });
-        }
-        if now - begin >= duration {
-            return Ok((to.taken() - before) as f64 / (now - begin).as_secs_f64());
-        }
-    }
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| other.rate(of_other, duration));
+        let one = one.rate(shell, duration)?;
+        let other = other.join().map_err(|_| BenchError::Stalled { what: "the other pair", wall_ms: 0 })?;
+        Ok(one + other?)
+    })
 }
 
-/// Launches some messages, and takes what has arrived. Returns how many.
-fn batch(shell: &Shell, from: &mut GuestPort, to: &mut GuestPort) -> u64 {
-    for _ in 0..BATCH {
-        if !from.try_launch(&PAYLOAD, [1, 2], 0) {
-            break;
+impl Pair {
+    fn latencies(&mut self, shell: &Shell, duration: Duration) -> Result<Vec<u64>, BenchError> {
+        let mut latencies = Vec::with_capacity(SAMPLES);
+        let begin = Instant::now();
+        while begin.elapsed() < duration && latencies.len() < SAMPLES {
+            let sent = Instant::now();
+            let launched = self.from.try_launch(&PAYLOAD, [1, 2], 0);
+            shell.poll_once(self.nodes[0]);
+            let received = self.to.try_receive();
+            let took = sent.elapsed();
+            if !launched || received.is_none() {
+                return Err(BenchError::Stalled { what: "the stream of messages", wall_ms: 0 });
+            }
+            latencies.push(took.as_nanos() as u64);
+            self.release(shell);
+        }
+        Ok(latencies)
+    }
+
+    fn rate(&mut self, shell: &Shell, duration: Duration) -> Result<f64, BenchError> {
+        let begin = Instant::now();
+        let before = self.to.taken();
+        let mut last = (begin, before);
+        loop {
+            for _ in 0..64 {
+                self.batch(shell);
+            }
+            let now = Instant::now();
+            if self.to.taken() != last.1 {
+                last = (now, self.to.taken());
+            } else if now - last.0 > Duration::from_secs(1) {
+                return Err(BenchError::Stalled { what: "the stream of messages", wall_ms: 1_000 });
+            }
+            if now - begin >= duration {
+                return Ok((self.to.taken() - before) as f64 / (now - begin).as_secs_f64());
+            }
         }
     }
-    shell.poll_once(0);
-    let before = to.taken();
-    while let Some(received) = to.try_receive() {
-        std::hint::black_box(received);
-    }
-    release(shell, to);
-    to.taken() - before
-}
 
-fn release(shell: &Shell, to: &mut GuestPort) {
-    if to.release_lazily() {
-        shell.poll_once(1);
+    /// Launches some messages, and takes what has arrived. Returns how many.
+    fn batch(&mut self, shell: &Shell) -> u64 {
+        for _ in 0..BATCH {
+            if !self.from.try_launch(&PAYLOAD, [1, 2], 0) {
+                break;
+            }
+        }
+        shell.poll_once(self.nodes[0]);
+        let before = self.to.taken();
+        while let Some(received) = self.to.try_receive() {
+            std::hint::black_box(received);
+        }
+        self.release(shell);
+        self.to.taken() - before
+    }
+
+    fn release(&mut self, shell: &Shell) {
+        if self.to.release_lazily() {
+            shell.poll_once(self.nodes[1]);
+        }
     }
 }

@@ -1,0 +1,277 @@
+//! Nodes behind locks of their own: what is done in parts of them is what is done with all of them, and nothing is lost, done twice
+//! or waited for in a circle where parts meet.
+
+use crate::common::{PATIENCE, Stop, lab_with, until};
+use niclab_abi::config::FEATURE_SLICES;
+use niclab_device::frontend::{ClusterGuest, GuestPort};
+use niclab_device::lab::{Lab, connect_ports};
+use niclab_device::monitor::answer;
+use niclab_model::models::MODELS;
+use niclab_model::nic::registry::Model;
+use niclab_spec::monitor::{Answer, DaemonStats, Request};
+use niclab_spec::watch::{WatchRequest, WatchSubject};
+use proptest::prelude::*;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+const NODES: usize = 4;
+
+/// Both ends of a way between two nodes.
+struct Way {
+    nodes: [usize; 2],
+    ends: [GuestPort; 2],
+    /// Messages launched at each end, and received there.
+    launched: [u64; 2],
+    received: [u64; 2],
+}
+
+impl Way {
+    fn new(guests: &[Arc<ClusterGuest>], nodes: [usize; 2]) -> Self {
+        let ends = connect_ports(nodes.map(|node| &guests[node]), 64).unwrap();
+        Self { nodes, ends, launched: [0; 2], received: [0; 2] }
+    }
+
+    fn launch(&mut self, end: usize) -> bool {
+        let number = self.launched[end];
+        let is_launched = self.ends[end].try_launch(&[number, !number], [number, end as u64], 0);
+        self.launched[end] += u64::from(is_launched);
+        is_launched
+    }
+
+    /// Takes what has come to this end, in order and once.
+    fn receive(&mut self, end: usize) {
+        while let Some(message) = self.ends[end].try_receive() {
+            let number = self.received[end];
+            assert_eq!(message.tag(), [number, 1 - end as u64]);
+            assert_eq!(message.payload()[..2], [number, !number]);
+            self.received[end] += 1;
+            self.ends[end].release_lazily();
+        }
+    }
+}
+
+/// A laboratory of these cards and a guest on each node, which somebody polls.
+fn polled(model: &'static Model) -> (Lab, Vec<Arc<ClusterGuest>>) {
+    let lab = lab_with(NODES as u16, |config| {
+        config.nodes.iter_mut().for_each(|node| node.nic.model = model.into());
+    });
+    let guests = (0..NODES).map(|node| lab.guest(node).unwrap()).collect();
+    (0..NODES).for_each(|node| lab.daemon().shell().start_polling(node));
+    (lab, guests)
+}
+
+fn stats(lab: &Lab) -> DaemonStats {
+    match answer(lab.daemon().shell(), &Request::Stats) {
+        Answer::Stats(stats) => DaemonStats { wall_uptime_ns: 0, ..stats },
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Cards with slices, of each model that has them.
+fn models() -> impl Iterator<Item = &'static Model> {
+    MODELS.iter().copied().filter(|model| model.has(FEATURE_SLICES))
+}
+
+/// What one thread does to some node.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Launch(usize, usize),
+    Look(usize),
+    Receive(usize),
+    /// All nodes are taken.
+    Stats,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (0..NODES, 1..20_usize).prop_map(|(node, count)| Step::Launch(node, count)),
+        6 => (0..NODES).prop_map(Step::Look),
+        3 => (0..NODES).prop_map(Step::Receive),
+        1 => Just(Step::Stats),
+    ]
+}
+
+/// A port on each node that sends to the next one's. What a host does for several ports has no order but that of looks.
+fn ring(guests: &[Arc<ClusterGuest>]) -> Vec<GuestPort> {
+    let ports: Vec<_> = guests.iter().map(|guest| GuestPort::open(guest, 64).unwrap()).collect();
+    for node in 0..NODES {
+        let (here, next) = (&ports[node], &ports[(node + 1) % NODES]);
+        next.authorize(here.guest().config().node, here.number(), 32).unwrap();
+        here.route(next.guest().config().node, next.number()).unwrap();
+    }
+    ports
+}
+
+/// Takes these steps: all that the daemon counts, what programs received, and how much parts did.
+fn take(model: &'static Model, steps: &[Step], is_watched: bool) -> (String, u64) {
+    let (lab, guests) = polled(model);
+    let mut ports = ring(&guests);
+    let (mut launched, mut received) = ([0_u64; NODES], Vec::new());
+    let shell = lab.daemon().shell();
+    let request = WatchRequest { subject: WatchSubject::Capture, links: Vec::new(), messages: None };
+    // Who watches sees all in one order: there are no parts.
+    let watch = is_watched.then(|| shell.begin_watch(&request).unwrap());
+    // The first look takes all nodes, as whatever came before it did.
+    shell.poll_once(0);
+    let before = shell.cluster().acts_in_parts();
+    for step in steps {
+        match *step {
+            Step::Launch(node, count) => {
+                let launches =
+                    (0..count).map(|_| ports[node].try_launch(&[launched[node]], [7, node as u64], 0));
+                launched[node] += launches.filter(|is_launched| *is_launched).count() as u64;
+            }
+            Step::Look(node) => {
+                shell.poll_once(node);
+            }
+            Step::Receive(node) => {
+                while let Some(message) = ports[node].try_receive() {
+                    received.push((node, message.tag(), message.payload()[0]));
+                    ports[node].release_lazily();
+                }
+            }
+            Step::Stats => {
+                stats(&lab);
+            }
+        }
+    }
+    (0..2 * NODES).for_each(|node| {
+        shell.poll_once(node % NODES);
+    });
+    let in_parts = shell.cluster().acts_in_parts() - before;
+    let counted = format!("{:?} {received:?}", stats(&lab));
+    if let Some(watch) = watch {
+        shell.end_watch(&watch);
+    }
+    (counted, in_parts)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+    #[test]
+    fn in_parts_all_is_as_it_is_with_all(steps in prop::collection::vec(step(), 1..120)) {
+        for model in models() {
+            let (parts, in_parts) = take(model, &steps, false);
+            let (whole, none) = take(model, &steps, true);
+            prop_assert_eq!(none, 0, "{} was watched", model.name);
+            prop_assert_eq!(&parts, &whole, "{}", model.name);
+            // Whoever asks for statistics has all nodes looked at.
+            let is_any = steps.iter().any(|step| matches!(step, Step::Launch(..)))
+                && !steps.iter().any(|step| matches!(step, Step::Stats));
+            prop_assert!(!is_any || in_parts > 0, "{}: nothing was done in parts", model.name);
+        }
+    }
+}
+
+/// Each node's thread launches at both of its ends and looks at its node, until all has come.
+fn run_ring(lab: &Lab, guests: &[Arc<ClusterGuest>], count: u64, also: impl Fn() + Sync) {
+    let shell = lab.daemon().shell();
+    let ways: Vec<_> = (0..NODES)
+        .map(|node| parking_lot::Mutex::new(Way::new(guests, [node, (node + 1) % NODES])))
+        .collect();
+    let is_over = AtomicBool::new(false);
+    let finished = AtomicU64::new(0);
+    let is_done = |way: &Way| way.received == [count; 2];
+    std::thread::scope(|scope| {
+        let _stop = Stop(&is_over);
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                also();
+                std::thread::yield_now();
+            }
+        });
+        let threads: Vec<_> = (0..NODES)
+            .map(|node| {
+                let (ways, finished) = (&ways, &finished);
+                scope.spawn(move || {
+                    let begin = Instant::now();
+                    let mine = [(node, 0), ((node + NODES - 1) % NODES, 1)];
+                    let mut was_done = false;
+                    while finished.load(Ordering::Relaxed) < NODES as u64 {
+                        for (way, end) in mine {
+                            let mut way = ways[way].lock();
+                            while way.launched[end] < count && way.launch(end) {}
+                            way.receive(end);
+                        }
+                        shell.poll_once(node);
+                        if !was_done
+                            && mine.iter().all(|(way, end)| ways[*way].lock().received[*end] == count)
+                        {
+                            was_done = true;
+                            finished.fetch_add(1, Ordering::Relaxed);
+                        }
+                        assert!(begin.elapsed() < PATIENCE, "node {node} waits for ever");
+                        std::thread::yield_now();
+                    }
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+    assert!(ways.iter().all(|way| is_done(&way.lock())));
+}
+
+#[test]
+fn where_parts_meet_nothing_is_lost_and_nobody_waits_for_ever() {
+    const COUNT: u64 = 3_000;
+    for model in models() {
+        let (lab, guests) = polled(model);
+        let shell = lab.daemon().shell();
+        // Somebody takes all nodes meanwhile.
+        run_ring(&lab, &guests, COUNT, || {
+            stats(&lab);
+        });
+        until("an empty network", || {
+            (0..NODES).all(|node| !shell.poll_once(node).more) && !shell.world().common.network.is_moving()
+        });
+        let stats = stats(&lab);
+        for node in &stats.nodes {
+            assert_eq!(
+                (node.messages_sent, node.messages_received),
+                (2 * COUNT, 2 * COUNT),
+                "{}",
+                model.name
+            );
+            let launches: u64 = node.ports.iter().map(|port| port.launches).sum();
+            assert_eq!(launches, 2 * COUNT);
+            assert_eq!(node.violations.values().sum::<u64>(), 0, "{:?}", node.violations);
+        }
+        let sent: u64 = stats.nodes.iter().map(|node| node.cluster.sent_frames).sum();
+        let received: u64 = stats.nodes.iter().map(|node| node.cluster.received_frames).sum();
+        assert_eq!((sent, sent), (received, stats.fabric.frames_in));
+        assert!(shell.cluster().acts_in_parts() > COUNT, "{}", shell.cluster().acts_in_parts());
+    }
+}
+
+#[test]
+fn pairs_that_have_nothing_to_do_with_one_another_need_nobody_else() {
+    const COUNT: u64 = 20_000;
+    for model in models() {
+        let (lab, guests) = polled(model);
+        let shell = lab.daemon().shell();
+        let ways = [[0, 1], [3, 2]].map(|nodes| Way::new(&guests, nodes));
+        (0..NODES).for_each(|node| {
+            shell.poll_once(node);
+        });
+        let acts = || shell.world().acts();
+        let (before, in_parts) = (acts(), shell.cluster().acts_in_parts());
+        std::thread::scope(|scope| {
+            for mut way in ways {
+                scope.spawn(move || {
+                    let begin = Instant::now();
+                    while way.received[1] < COUNT {
+                        while way.launched[0] < COUNT && way.launch(0) {}
+                        shell.poll_once(way.nodes[0]);
+                        way.receive(1);
+                        shell.poll_once(way.nodes[1]);
+                        assert!(begin.elapsed() < PATIENCE);
+                    }
+                });
+            }
+        });
+        assert!(shell.cluster().acts_in_parts() - in_parts > 4 * COUNT, "{}", model.name);
+        // A model's deadline may take all nodes once in a while.
+        assert!(acts() - before < COUNT / 100, "{}: {} with all", model.name, acts() - before);
+    }
+}
