@@ -196,7 +196,7 @@ impl Sources {
             let is_hidden = name.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
             if about.is_dir() && !is_hidden {
                 self.add(&name, depth + 1)?;
-            } else if about.is_file() && is_source(&name) {
+            } else if about.is_file() && is_driver_source(&name) {
                 if about.len() > MOST_FILE_BYTES {
                     let what = format!("a file {} of {} bytes", name.display(), about.len());
                     return Err(DriverError::TooMuch { path: self.path.clone(), what });
@@ -222,8 +222,9 @@ impl Sources {
     }
 }
 
-/// What the kernel's build system may read. It writes files of its own beside, which are products.
-fn is_source(name: &Path) -> bool {
+/// Whether a file is one that the kernel's build system may read. It writes files of its own beside, which are products.
+#[must_use]
+pub fn is_driver_source(name: &Path) -> bool {
     let text = name.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
     let extension = name.extension().map(|extension| extension.to_string_lossy()).unwrap_or_default();
     let is_build = text.starts_with("Makefile") || text.starts_with("Kbuild");

@@ -108,3 +108,28 @@ fn a_debugger_knows_the_drivers_functions_at_their_addresses_and_the_guest_goes_
     niclab.run(["exec", "node0", "--", "true"]).success();
     niclab.run(["down"]).success();
 }
+
+#[test]
+fn a_watched_driver_is_built_and_run_again_when_its_source_changes() {
+    let niclab = Niclab::new();
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["Makefile", "example.c"] {
+        std::fs::copy(example().join(name), folder.path().join(name)).unwrap();
+    }
+    let driver = folder.path().display().to_string();
+    let script = "dmesg | grep -o 'talks to node .*' | sed \"s/^/$NICLAB_NODE /\"";
+    let mut watch = niclab.start(["driver", "watch", "--driver", &driver, "--", "sh", "-c", script]);
+    watch.wait_for_line("talks to node 0");
+    watch.wait_for_line("waiting for a change");
+    let source = std::fs::read_to_string(folder.path().join("example.c")).unwrap();
+    std::fs::write(
+        folder.path().join("example.c"),
+        source.replace("talks to node %d", "talks to node %d now"),
+    )
+    .unwrap();
+    watch.wait_for_line("talks to node 0 now");
+    watch.wait_for_line("waiting for a change");
+    watch.signal(libc::SIGINT);
+    assert_eq!(watch.finish().code(), 130);
+    assert!(niclab.processes().is_empty(), "{:#?}", niclab.processes());
+}

@@ -155,7 +155,8 @@ mod tests {
     fn reports_become_figures_and_a_missing_key_is_named() {
         let report = |one_way: u32, testpmd: Value| {
             json!({
-                "ultra": {"wall_messages_per_s": 4e6, "wall_rate_ledger_on_over_off": 0.95, "wall_one_way_p50_ns": one_way},
+                "ultra": {"wall_messages_per_s": 4e6, "wall_rate_ledger_on_over_off": 0.95, "wall_one_way_p50_ns": one_way,
+                    "wall_rate_two_pairs_over_one": 1.9, "wall_rate_two_pairs_over_apart": 1.0},
                 "matching": {
                     "wall_one_way_p50_ns": 900,
                     "wall_bytes_per_s_mtu_9000": 5e9,

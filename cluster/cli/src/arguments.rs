@@ -54,6 +54,9 @@ pub enum Command {
     Exec(ExecArgs),
     /// Log in on a node.
     Shell(ShellArgs),
+    /// What helps to write a driver (docs/DRIVER.md).
+    #[command(subcommand)]
+    Driver(DriverAction),
     /// Open gdb on a node's guest, with the symbols of its driver at their addresses. The guest stands still while gdb has it.
     Debug(DebugArgs),
     /// Print what a node wrote to its console, or the messages of its QEMU or of the daemon.
@@ -129,6 +132,13 @@ pub enum Command {
     /// Keep a cluster up. `niclab up` starts this.
     #[command(hide = true)]
     Supervise,
+}
+
+/// What `driver` does.
+#[derive(Debug, Subcommand)]
+pub enum DriverAction {
+    /// Do as `run`, again at each change of the driver's source, until Ctrl-C. A run that goes on is ended first.
+    Watch(RunArgs),
 }
 
 /// Arguments of `run`.

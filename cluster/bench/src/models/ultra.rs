@@ -70,6 +70,20 @@ pub(super) const BENCHES: Benches = Benches {
             pointer: "/ultra/wall_one_way_p50_ns",
             goal: Some(Goal::Below(1_000.0)),
         },
+        Row {
+            name: "device_two_pairs",
+            what: "message rate: two disjoint pairs on two cores over one pair, in turns",
+            unit: ("times", 1.0),
+            pointer: "/ultra/wall_rate_two_pairs_over_one",
+            goal: Some(Goal::AtLeast(1.8)),
+        },
+        Row {
+            name: "device_two_pairs_apart",
+            what: "message rate: two disjoint pairs over two that share nothing, in turns",
+            unit: ("times", 1.0),
+            pointer: "/ultra/wall_rate_two_pairs_over_apart",
+            goal: Some(Goal::AtLeast(0.9)),
+        },
     ],
     counted: &[Work {
         name: "ultra_message",

@@ -6,6 +6,7 @@ mod compare;
 mod debug;
 mod doctor;
 mod down;
+mod driver;
 mod exec;
 mod fault;
 mod figures;
@@ -41,7 +42,7 @@ use niclab_cluster::{
 };
 use niclab_spec::ClusterName;
 
-use crate::arguments::Command;
+use crate::arguments::{Command, DriverAction};
 
 /// Does what is asked.
 ///
@@ -55,6 +56,7 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::Exec(args) => exec::run(args),
         Command::Shell(args) => shell::run(&args),
         Command::Debug(args) => debug::run(&args),
+        Command::Driver(DriverAction::Watch(args)) => driver::watch(&args),
         Command::Logs(args) => logs::run(&args),
         Command::Down(args) => down::run(&args),
         Command::Plan(args) => plan::run(&args),

@@ -147,7 +147,9 @@ impl MatchUnit {
 }
 
 pub(crate) fn unit() -> Result<Unit, MatchUnitError> {
-    Ok(Unit::new(&program::portals()?)?)
+    let mut unit = Unit::new(&program::portals()?)?;
+    unit.automate(0);
+    Ok(unit)
 }
 
 /// The benchmark's posted receive at a place, and the header that it takes.

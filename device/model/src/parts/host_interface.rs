@@ -169,6 +169,7 @@ impl HostInterface {
 
     /// Carries `bytes` over the bus for who goes first: it waits for the burst that is on the bus, and for others that go first, but
     /// for nothing that waits, were it begun before in wall time. What it meets goes on behind it.
+    #[inline(never)]
     fn transfer_first(&mut self, transfer: BusTransfer, ready: Time, cost: Cost) -> Stage {
         let NodeBus { begun, first, .. } = self.node;
         let bus = &self.profile.bus;
@@ -199,7 +200,9 @@ impl HostInterface {
 
     /// Carries `bytes` over the bus. What the host starts keeps it busy: a posted store until the bus has taken it, a
     /// load until the data is back.
-    #[inline]
+    ///
+    /// Inlined always: callers name the kind, of which all choices below then are made by the compiler.
+    #[inline(always)]
     pub fn transfer(&mut self, transfer: BusTransfer, ready: Time, bytes: u64) -> Stage {
         let cost = cost_of(transfer.price(&self.profile.bus), bytes);
         if self.goes_first && transfer.is_outward() {
@@ -338,6 +341,7 @@ impl HostInterface {
     }
 }
 
+#[inline]
 const fn cost_of(price: &Price, bytes: u64) -> Cost {
     Cost { count: price.bursts(bytes), bytes, occupancy: price.occupancy(bytes), latency: price.latency() }
 }

@@ -1,6 +1,6 @@
 //! The live shell: what lies between the models and the guests that QEMU runs.
 //!
-//! * [`world`]: all cards and the network, which one lock protects, and programs that take turns;
+//! * [`world`]: cards and the network, in parts or as a whole, and programs that take turns; [`node`]: what is behind a node's lock;
 //! * [`card`]: one node's model with its pages, queues and counts;
 //! * [`pages`]: the BAR; [`control`] and [`events`]: the two queues that are not rings of packets;
 //! * [`descriptors`]: the queues that carry chains of buffers to models that take them;

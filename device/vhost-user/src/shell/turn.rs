@@ -1,7 +1,7 @@
 //! How much may be done in the world before others get it.
 //!
-//! One lock covers all nodes, so that whatever one guest has the daemon do delays all others. Every loop that a guest
-//! drives under that lock spends out of a turn, and ends when the turn is over; what is left to do waits for the next
+//! Who serves a node holds it and those that it sends to, and some things are done with all nodes: whatever one guest has the daemon
+//! do can delay others. Every loop that a guest drives under these locks spends out of a turn, and ends when the turn is over; what is left to do waits for the next
 //! turn, behind everybody who waits for the world meanwhile ([`super::in_turns`]).
 //!
 //! A turn is counted in estimated nanoseconds of the host's processor time, never measured: what a device does must not

@@ -275,3 +275,24 @@ fn pairs_that_have_nothing_to_do_with_one_another_need_nobody_else() {
         assert!(acts() - before < COUNT / 100, "{}: {} with all", model.name, acts() - before);
     }
 }
+
+#[test]
+fn a_frame_to_a_node_that_another_has_waits_with_its_sender_and_arrives() {
+    for model in models() {
+        let (lab, guests) = polled(model);
+        let shell = lab.daemon().shell();
+        let mut way = Way::new(&guests, [1, 0]);
+        (0..NODES).for_each(|node| {
+            shell.poll_once(node);
+        });
+        assert!(way.launch(0));
+        let other = shell.cluster().alone(0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| shell.poll_once(1));
+            until("a frame that is set aside", || !shell.cluster().alone(1)[1].unsent.is_empty());
+            drop(other);
+        });
+        way.receive(1);
+        assert_eq!(way.received, [0, 1], "{}", model.name);
+    }
+}

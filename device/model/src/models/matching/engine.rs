@@ -27,6 +27,10 @@ const SPILL_READ_WORK: u64 = 2;
 /// Bytes of an entry in memory.
 pub(super) const ENTRY_BYTES: u64 = WORDS as u64 * WORD_BYTES;
 
+/// Cycles that a unit does word by word before its automaton is made: many cards match few headers. Ours: less than the automaton
+/// takes to make.
+const AUTOMATED_FROM: u64 = 4_096;
+
 /// Cycles that a program has for a header, beside those for each item: a program may set itself up with the first. Ours: a bound.
 const WATCHDOG_HEADER_CYCLES: u64 = 4_096;
 /// Cycles that a program has for each item of the lists. The slowest path of the built-in one takes less than a third.
@@ -116,7 +120,8 @@ pub(super) struct Engine {
 
 impl Engine {
     pub(super) fn new(config: &Config, interface: &HostInterface) -> Result<Self, ImageError> {
-        let builtin = Unit::new(&program::portals()?)?;
+        let mut builtin = Unit::new(&program::portals()?)?;
+        builtin.automate(AUTOMATED_FROM);
         let timing = timing(&config.profile);
         Ok(Self {
             manager: ListManager::with_lists(List::COUNT + 1, timing, Use::Consume, builtin.clone()),
@@ -349,7 +354,8 @@ impl Engine {
     /// # Errors
     /// When a branch leads out of the program.
     pub(super) fn load(&mut self, program: Option<&[Word]>) -> Result<(), ImageError> {
-        let unit = program.map_or_else(|| Ok(self.builtin.clone()), Unit::new)?;
+        let mut unit = program.map_or_else(|| Ok(self.builtin.clone()), Unit::new)?;
+        unit.automate(AUTOMATED_FROM);
         self.is_foreign = program.is_some();
         self.manager.restart(unit);
         Ok(())

@@ -90,6 +90,48 @@ impl Fifos {
         self.left = self.left.wrapping_add(1);
     }
 
+    /// How many words have left the input so far.
+    #[inline]
+    pub(super) const fn left(&self) -> usize {
+        self.left
+    }
+
+    /// The input's word with this number, of those that entered it: one of the last [`MAX_WORDS`].
+    #[inline]
+    pub(super) const fn place(&self, number: usize) -> u64 {
+        self.places[number % MAX_WORDS]
+    }
+
+    /// So many words leave the input.
+    #[inline]
+    pub(super) const fn leave(&mut self, words: usize) {
+        self.left = self.left.wrapping_add(words);
+    }
+
+    /// Words enter that have room once others have left; they may be taken back.
+    #[inline]
+    pub(super) fn push_all(&mut self, words: &[u64]) {
+        words.iter().for_each(|word| self.push(*word));
+    }
+
+    /// The last words that entered did not.
+    #[inline]
+    pub(super) const fn take_back(&mut self, words: usize) {
+        self.entered = self.entered.wrapping_sub(words);
+    }
+
+    /// What is in the output instead of all that was.
+    pub(super) fn set_output(&mut self, words: impl Iterator<Item = (u64, u64)>) {
+        self.output.clear();
+        self.output.extend(words);
+    }
+
+    /// Words that the input has room for at most.
+    #[inline]
+    pub(super) const fn size(&self) -> usize {
+        self.words
+    }
+
     /// A word that was issued in cycle `now` writes `word`.
     #[inline]
     pub(super) fn write(&mut self, now: u64, word: u64) {

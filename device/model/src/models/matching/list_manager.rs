@@ -12,6 +12,7 @@
 mod cache;
 pub mod inspect;
 mod timing;
+mod walk;
 
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -22,12 +23,16 @@ use crate::models::matching::fifo::Fifos;
 
 use self::cache::Cache;
 pub use self::timing::{Steps, Timing};
+use self::walk::Walks;
 use crate::models::matching::item::{Header, Item, WORDS};
 use crate::models::matching::program::{DONE, FAILED, SUCCEEDED};
 use crate::models::matching::unit::Unit;
 
 /// Words that the unit may issue at once, however few it has left: a wait is not taken in smaller pieces than so. Ours: a bound.
 const WORDS_AT_ONCE: u64 = 1_024;
+
+/// Items that a header must have before it for the unit's automaton to be used. Ours: measured, it is no gain for fewer.
+const AUTOMATED_ITEMS: usize = 8;
 
 /// What becomes of an item that matched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -292,6 +297,7 @@ pub struct ListManager {
     /// No header begins before this cycle.
     free_at: u64,
     outcomes: VecDeque<Outcome>,
+    walks: Walks,
 }
 
 impl ListManager {
@@ -320,6 +326,7 @@ impl ListManager {
             job: None,
             free_at: 0,
             outcomes: VecDeque::new(),
+            walks: Walks::default(),
         }
     }
 
@@ -442,6 +449,7 @@ impl ListManager {
     /// Begins anew with another unit. Headers that have no outcome yet are forgotten; the lists stay.
     pub fn restart(&mut self, unit: Unit) {
         self.unit = unit;
+        self.walks = Walks::default();
         self.fifos = Fifos::new(self.timing.fifo_words);
         self.headers.clear();
         self.job = None;
@@ -484,6 +492,7 @@ impl ListManager {
         let last_word = self.unit.issued().saturating_add(words);
         while !self.is_idle() {
             let ends = self.job.as_ref().map_or(self.cycle, |job| job.began) + watchdog + 1;
+            self.walk(ends, last_word);
             let words_left = last_word.saturating_sub(self.unit.issued()).max(WORDS_AT_ONCE);
             self.advance(ends.saturating_sub(self.cycle).max(1).min(words_left))?;
             let is_late = self.job.as_ref().is_some_and(|job| self.cycle - job.began > watchdog);
@@ -529,11 +538,13 @@ impl ListManager {
         if !is_held {
             self.cache.begin(self.cycle, search, &self.lists);
         }
+        let items = items_of(&self.lists, search);
+        self.unit.rest_automaton(items < AUTOMATED_ITEMS);
         self.job = Some(Job {
             search,
             length: header.length,
             began: self.cycle,
-            items: items_of(&self.lists, search),
+            items,
             spill_reads: 0,
             entity: header.to_words(),
             sent: 0,
@@ -780,6 +791,8 @@ fn locate(lists: &[VecDeque<Linked>], search: Search, index: usize) -> Option<(u
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::models::matching::item::{INFINITE, Operation, flag};
     use crate::models::matching::program::portals;
@@ -987,5 +1000,121 @@ mod tests {
         let mut manager = ListManager::new(Timing::default(), Use::Keep, unit.unwrap());
         manager.on_header(HEADER);
         assert_eq!(manager.run(500), Err(Misbehaved::Watchdog { cycles: 500 }));
+    }
+
+    /// Items and headers of few classes, so that many differ in one thing alone.
+    fn any_item() -> impl Strategy<Value = Item> {
+        let bits = prop_oneof![6 => Just(6_u64), 1 => Just(5_u64)];
+        let masks = prop_oneof![4 => Just(u64::MAX), 1 => Just(!1_u64), 1 => Just(!3_u64)];
+        let flags = prop_oneof![3 => Just(flag::VALID | flag::PUT), 1 => 0..64_u16];
+        let sizes = (prop_oneof![Just(1_000_u64), Just(64), Just(8)], 0..9_u64, 0..100_u64);
+        let threshold = prop_oneof![3 => Just(INFINITE), 1 => 0..3_u32];
+        (bits, masks, flags, sizes, threshold, 0..4_u8).prop_map(
+            |(match_bits, dont_ignore_bits, flags, (length, local_offset, max_size), threshold, source)| {
+                Item {
+                    match_bits,
+                    dont_ignore_bits,
+                    node: if source & 1 == 0 { 1 } else { 2 },
+                    process: if source & 2 == 0 { 1 } else { u16::MAX },
+                    flags,
+                    length,
+                    local_offset,
+                    max_size,
+                    threshold,
+                    start: 0,
+                }
+            },
+        )
+    }
+
+    /// The built-in program with some words of it replaced, moved or left out.
+    fn any_program() -> impl Strategy<Value = Vec<niclab_isa::Word>> {
+        let changes = prop::collection::vec((0..44_usize, 0..44_usize), 0..3);
+        changes.prop_map(|changes| {
+            let mut program = portals().unwrap();
+            for (from, to) in changes {
+                program[to] = program[from];
+            }
+            program
+        })
+    }
+
+    fn any_timing() -> impl Strategy<Value = Timing> {
+        let fifos = prop_oneof![Just(16_usize), 8..60_usize];
+        (1..4_usize, prop_oneof![Just(10_u64), 1..40_u64], fifos, 0..30_u64).prop_map(
+            |(cache_items, memory_latency, fifo_words, spill_latency)| Timing {
+                cache_items,
+                memory_latency,
+                fifo_words,
+                spill_latency,
+                ..Timing::default()
+            },
+        )
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn automata_are_the_list_manager_and_its_unit(
+            program in any_program(),
+            timing in any_timing(),
+            items in prop::collection::vec((any_item(), 0..12_u8, 1..12_usize), 1..12),
+            headers in prop::collection::vec((0..4_u8, 4..8_u64, 0..100_u64), 1..12),
+            rests in prop::collection::vec(0..30_u64, 12),
+            watchdog in prop_oneof![4 => Just(100_000_u64), 1 => 10..2_000_u64],
+            words in prop_oneof![4 => Just(u64::MAX), 1 => 0..3_000_u64],
+        ) {
+            let mut managers = [false, true].map(|is_automated| {
+                let mut unit = Unit::new(&program).unwrap();
+                if is_automated {
+                    unit.automate(0);
+                }
+                let mut manager = ListManager::with_lists(2, timing, Use::Consume, unit);
+                let all = items.iter().flat_map(|(item, store, times)| core::iter::repeat_n((item, store), *times));
+                for (number, (item, store)) in all.enumerate() {
+                    let store = if *store == 0 { Store::Spilled } else { Store::Card };
+                    manager.link(number % 2, Handle::new(number as u64), *item, store);
+                }
+                manager
+            });
+            for ((kind, match_bits, length), rest) in headers.iter().zip(&rests) {
+                let then = (kind & 1 == 1).then_some(1);
+                let header = Header { match_bits: *match_bits, length: *length, remote_offset: *length / 2, ..HEADER };
+                let seen = managers.each_mut().map(|manager| {
+                    manager.on_header_for(Search { first: 0, then }, header);
+                    let ended = manager.run_within(watchdog, words);
+                    let outcome = manager.poll_outcome();
+                    if ended.is_ok() {
+                        manager.rest(*rest);
+                    }
+                    (ended, outcome, manager.cycle, manager.free_at, manager.unit.issued(), manager.unit.cycles())
+                });
+                prop_assert_eq!(&seen[0], &seen[1]);
+                let items = managers.each_ref().map(|manager| manager.lists.iter().flatten().map(|linked| linked.item).collect::<Vec<_>>());
+                prop_assert_eq!(&items[0], &items[1]);
+                if seen[0].0.is_err() {
+                    break;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn long_lists_are_walked_entity_by_entity() {
+        let mut unit = Unit::new(&portals().unwrap()).unwrap();
+        unit.automate(0);
+        let mut manager = ListManager::new(Timing::default(), Use::Keep, unit);
+        for place in 0..299_u32 {
+            // Of two classes, in turns.
+            let item =
+                if place % 2 == 0 { Item { match_bits: 6, ..ITEM } } else { Item { process: 2, ..ITEM } };
+            manager.preload(item);
+        }
+        manager.preload(ITEM);
+        run(&mut manager, 20);
+        let cycles = manager.cycle();
+        assert_eq!(manager.unit().automated(), manager.unit().cycles());
+        assert!(manager.walked() > cycles / 10 * 9, "{} of {cycles}", manager.walked());
     }
 }

@@ -7,8 +7,10 @@
 //!
 //! Words are taken apart when the program is loaded (`operation`). [`Unit::step`] executes one cycle and [`Unit::run`] many;
 //! tests hold both, cycle by cycle, to an interpreter of the words as they are written (`plain`) and to one of the stages, with
-//! ports and forwarding as the paper has them (`staged`).
+//! ports and forwarding as the paper has them (`staged`). Many cycles can also be done by an automaton ([`Unit::automate`]), which is
+//! held to them, too.
 
+mod automaton;
 mod operation;
 #[cfg(test)]
 mod plain;
@@ -16,11 +18,14 @@ mod plain;
 mod staged;
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use niclab_isa::image::{ImageError, check_targets};
 use niclab_isa::{DELAY_SLOTS, PREDICATES, REGISTERS, Word};
 
+use self::automaton::Automaton;
+pub(super) use self::automaton::Path;
 use self::operation::{Operation, active};
 use super::fifo::Fifos;
 pub use super::fifo::OUTPUT_CYCLES;
@@ -55,11 +60,21 @@ pub struct Burst {
 /// The engine with a program.
 #[derive(Clone, Debug)]
 pub struct Unit {
-    program: Box<[Operation]>,
+    program: Arc<[Operation]>,
     registers: Registers,
     control: Control,
     cycles: u64,
     issued: u64,
+    /// From this cycle on there is an automaton.
+    automated_from: u64,
+    automaton: Option<Box<Automaton>>,
+    /// It is not used for now.
+    rests: bool,
+    /// Cycles that it did.
+    automated: u64,
+    /// The engine without it, beside it: what is looked at must be the same.
+    #[cfg(any(test, debug_assertions))]
+    beside: Option<Box<(Registers, Control)>>,
 }
 
 /// Both register files.
@@ -96,12 +111,39 @@ impl Unit {
             control: Control { pc: 0, target: 0, delay: 0, predicates: 1 },
             cycles: 0,
             issued: 0,
+            automated_from: u64::MAX,
+            automaton: None,
+            rests: false,
+            automated: 0,
+            #[cfg(any(test, debug_assertions))]
+            beside: None,
         })
+    }
+
+    /// [`Self::run`] uses an automaton once so many cycles have passed: a unit that does little needs none. Registers that neither a
+    /// branch nor an output will depend on then are not kept. All else is as it is without.
+    pub const fn automate(&mut self, from_cycle: u64) {
+        self.automated_from = from_cycle;
+    }
+
+    /// The automaton is used from now on, or is not: it may be no gain.
+    pub(super) const fn rest_automaton(&mut self, rests: bool) {
+        self.rests = rests;
+    }
+
+    /// Cycles that the automaton did.
+    #[must_use]
+    pub const fn automated(&self) -> u64 {
+        self.automated
     }
 
     /// One cycle. `front` is what the input FIFO holds first.
     #[inline]
     pub fn step(&mut self, front: Option<u64>) -> Step {
+        #[cfg(any(test, debug_assertions))]
+        if let Some(beside) = &mut self.beside {
+            cycle(&self.program, &mut beside.0, &mut beside.1, front);
+        }
         let step = cycle(&self.program, &mut self.registers, &mut self.control, front);
         self.cycles += u64::from(step != Step::RanOut);
         self.issued += u64::from(matches!(step, Step::Issued { .. }));
@@ -113,6 +155,157 @@ impl Unit {
     /// that can be taken.
     #[inline]
     pub fn run(&mut self, fifos: &mut Fifos, feed: &[u64], now: u64, most: u64) -> Burst {
+        if self.cycles < self.automated_from {
+            self.run_words(fifos, feed, now, most)
+        } else {
+            self.run_automated(fifos, feed, now, most)
+        }
+    }
+
+    /// The same by the automaton, as far as there is one.
+    fn run_automated(&mut self, fifos: &mut Fifos, feed: &[u64], now: u64, most: u64) -> Burst {
+        #[cfg(any(test, debug_assertions))]
+        let beside = self.run_beside(fifos, feed, now, most);
+        let burst = self.run_nodes(fifos, feed, now, most);
+        #[cfg(any(test, debug_assertions))]
+        self.check_beside(fifos, burst, &beside);
+        burst
+    }
+
+    fn run_nodes(&mut self, fifos: &mut Fifos, feed: &[u64], now: u64, most: u64) -> Burst {
+        if self.automaton.as_ref().is_none_or(|automaton| automaton.fifo_words() != fifos.size()) {
+            self.automaton = Automaton::new(&self.program, fifos.size()).map(Box::new);
+        }
+        if self.rests {
+            if let Some(automaton) = &mut self.automaton {
+                automaton.lose_track();
+            }
+            return self.run_words(fifos, feed, now, most);
+        }
+        let Some(automaton) = &mut self.automaton else {
+            // The program is too long.
+            self.automated_from = u64::MAX;
+            return self.run_words(fifos, feed, now, most);
+        };
+        let engine = (&*self.program, &mut self.registers, &mut self.control);
+        let part = automaton.run(engine, fifos, feed, now, most);
+        self.cycles += part.cycles;
+        self.issued += part.issued;
+        self.automated += part.cycles;
+        if let Some(burst) = part.burst {
+            return burst;
+        }
+        automaton.lose_track();
+        let rest = feed.get(part.sent..).unwrap_or_default();
+        let burst = self.run_words(fifos, rest, now + part.cycles, most - part.cycles);
+        Burst { cycles: burst.cycles + part.cycles, sent: burst.sent + part.sent, ..burst }
+    }
+
+    /// Whether there is an automaton; one is made with the first [`Self::run`] that may use it.
+    pub(super) const fn has_automaton(&self) -> bool {
+        self.automaton.is_some()
+    }
+
+    /// Notes the way that is taken through the program from now on,
+    pub(super) fn track(&mut self) {
+        if let Some(automaton) = &mut self.automaton {
+            automaton.track();
+        }
+    }
+
+    /// until now. None where it was not the automaton's.
+    pub(super) fn tracked(&mut self) -> Option<Path> {
+        self.automaton.as_mut()?.tracked(&self.program)
+    }
+
+    /// Goes such a way, which takes so many cycles, from where it was noted; false if it is not the data's. Where it ends is for
+    /// [`Self::set_place`].
+    #[inline]
+    pub(super) fn go(&mut self, path: &Path, cycles: u64, fifos: &mut Fifos) -> bool {
+        if !Automaton::go(path, &mut self.registers, &mut self.control, fifos) {
+            return false;
+        }
+        fifos.leave(path.takes);
+        self.cycles += cycles;
+        self.automated += cycles;
+        self.issued += path.issued;
+        true
+    }
+
+    /// The next word, and where a branch that was taken leads behind how many words.
+    pub(super) const fn place(&self) -> (usize, u16, u8) {
+        let Control { pc, target, delay, .. } = self.control;
+        (pc, if delay == 0 { 0 } else { target }, delay)
+    }
+
+    pub(super) const fn set_place(&mut self, (pc, target, delay): (usize, u16, u8)) {
+        (self.control.pc, self.control.target, self.control.delay) = (pc, target, delay);
+    }
+
+    /// The engine without it.
+    #[cfg(any(test, debug_assertions))]
+    pub(super) fn beside(&self) -> Self {
+        let state = self.beside.as_deref().cloned();
+        let (registers, control) = state.unwrap_or_else(|| (self.registers.clone(), self.control));
+        Self {
+            program: self.program.clone(),
+            registers,
+            control,
+            automated_from: u64::MAX,
+            automaton: None,
+            beside: None,
+            ..*self
+        }
+    }
+
+    /// Holds the automaton to an engine without it, and to that from now on.
+    #[cfg(any(test, debug_assertions))]
+    pub(super) fn check_unit_beside(&mut self, beside: Self) {
+        assert_eq!((self.cycles, self.issued), (beside.cycles, beside.issued), "the automaton's cycles");
+        self.beside = Some(Box::new((beside.registers, beside.control)));
+        self.check_kept();
+    }
+
+    /// What the engine does word by word, without the automaton.
+    #[cfg(any(test, debug_assertions))]
+    fn run_beside(&mut self, fifos: &Fifos, feed: &[u64], now: u64, most: u64) -> (Fifos, Burst, u64) {
+        let mut unit = self.beside();
+        let mut fifos = fifos.clone();
+        let burst = unit.run_words(&mut fifos, feed, now, most);
+        let issued = unit.issued;
+        self.beside = Some(Box::new((unit.registers, unit.control)));
+        (fifos, burst, issued)
+    }
+
+    /// Holds the automaton to it.
+    #[cfg(any(test, debug_assertions))]
+    fn check_beside(&self, fifos: &Fifos, burst: Burst, expected: &(Fifos, Burst, u64)) {
+        assert_eq!((burst, self.issued), (expected.1, expected.2), "the automaton's cycles");
+        assert!(fifos.input().eq(expected.0.input()), "the automaton's input");
+        assert!(fifos.output().eq(expected.0.output()), "the automaton's output");
+        self.check_kept();
+    }
+
+    /// What is looked at later is as it is beside.
+    #[cfg(any(test, debug_assertions))]
+    fn check_kept(&self) {
+        let at = |control: &Control| {
+            (control.pc, control.delay, if control.delay == 0 { 0 } else { control.target })
+        };
+        if let (Some(automaton), Some(beside)) = (&self.automaton, &self.beside) {
+            assert_eq!(at(&self.control), at(&beside.1), "the automaton's place");
+            let kept = |registers, control| automaton.kept(&self.program, registers, control);
+            assert_eq!(
+                kept(&self.registers, &self.control),
+                kept(&beside.0, &beside.1),
+                "what is looked at after the automaton"
+            );
+        }
+    }
+
+    /// The same word by word.
+    #[inline]
+    fn run_words(&mut self, fifos: &mut Fifos, feed: &[u64], now: u64, most: u64) -> Burst {
         let mut control = self.control;
         let mut rest = feed.iter();
         let mut most = fifos.output_at().map_or(most, |at| most.min(at.saturating_sub(now)));
@@ -564,6 +757,51 @@ mod tests {
                     break;
                 }
             }
+        }
+    }
+
+    /// Goes through bursts with an automaton, which is held to the engine without it at each.
+    fn automated(
+        program: &[Word],
+        bursts: &[(Vec<u64>, usize, u64)],
+        room: usize,
+        plan: impl Fn(&mut Unit),
+    ) -> Unit {
+        let mut unit = Unit::new(program).unwrap();
+        unit.automate(0);
+        plan(&mut unit);
+        let (mut fifos, mut now) = (Fifos::new(room), 0);
+        for (feed, words, most) in bursts {
+            let mut feed = &feed[..feed.len().min(*words)];
+            // A feed enters in as many bursts as it takes, but no more than a program may stand still for.
+            for _ in 0..4 {
+                while fifos.take_output(now).is_some() {}
+                let burst = unit.run(&mut fifos, feed, now, *most);
+                now += burst.cycles;
+                feed = &feed[burst.sent..];
+                if burst.ran_out {
+                    return unit;
+                }
+            }
+        }
+        unit
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 3_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn the_automaton_is_the_engine(
+            program in prop_oneof![program(), hazardous()],
+            bursts in prop::collection::vec((input(), 0..70_usize, prop_oneof![1..20_u64, 60..70_u64, Just(u64::MAX >> 1)]), 1..30),
+            room in 1..=super::super::fifo::MAX_WORDS,
+        ) {
+            let bursts: Vec<_> = bursts
+                .into_iter()
+                // Without a feed a program may wait or go round for ever.
+                .map(|(feed, words, most)| (feed, words, most.min(200)))
+                .collect();
+            automated(&program, &bursts, room, |_| {});
         }
     }
 

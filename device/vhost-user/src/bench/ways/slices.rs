@@ -45,6 +45,8 @@ struct Figures {
     /// Messages a second of two pairs of nodes that have nothing to do with one another, each on a core of its own, over those of
     /// one pair, measured in turns: the median of the turns.
     wall_rate_two_pairs_over_one: f64,
+    /// The same over those of two pairs in laboratories of their own, which share nothing but the machine.
+    wall_rate_two_pairs_over_apart: f64,
 }
 
 impl fmt::Display for Figures {
@@ -55,7 +57,12 @@ impl fmt::Display for Figures {
         writeln!(f, "  ledger on/off {:>12.3}", self.wall_rate_ledger_on_over_off)?;
         writeln!(f, "  one way p50   {:>12} ns", self.wall_one_way_p50_ns)?;
         writeln!(f, "  one way p99   {:>12} ns", self.wall_one_way_p99_ns)?;
-        writeln!(f, "  two pairs/one {:>12.3} (two cores)", self.wall_rate_two_pairs_over_one)
+        writeln!(f, "  two pairs/one {:>12.3} (two cores)", self.wall_rate_two_pairs_over_one)?;
+        writeln!(
+            f,
+            "  two pairs     {:>12.3} times two that share nothing (two cores)",
+            self.wall_rate_two_pairs_over_apart
+        )
     }
 }
 
@@ -67,6 +74,7 @@ fn measure(duration: Duration) -> Result<Figures, BenchError> {
     let wall_messages_per_s = pair.rate(shell, duration)?;
     let wall_rate_ledger_on_over_off = ledger_on_over_off(shell, duration, |turn| pair.rate(shell, turn))?;
     latencies.sort_unstable();
+    let [wall_rate_two_pairs_over_one, wall_rate_two_pairs_over_apart] = two_pairs(duration)?;
     let percentile = |percent: usize| latencies.get(latencies.len() * percent / 100).copied().unwrap_or(0);
     Ok(Figures {
         payload_bytes: size_of_val(&PAYLOAD) as u32,
@@ -74,7 +82,8 @@ fn measure(duration: Duration) -> Result<Figures, BenchError> {
         wall_rate_ledger_on_over_off,
         wall_one_way_p50_ns: percentile(50),
         wall_one_way_p99_ns: percentile(99),
-        wall_rate_two_pairs_over_one: two_pairs_over_one(duration)?,
+        wall_rate_two_pairs_over_one,
+        wall_rate_two_pairs_over_apart,
     })
 }
 
@@ -113,29 +122,41 @@ fn stream(messages: u64) -> Result<u64, BenchError> {
 /// Turns of the comparison of two pairs with one.
 const TURNS: u32 = 9;
 
-fn two_pairs_over_one(duration: Duration) -> Result<f64, BenchError> {
+/// Two pairs of a laboratory at the same time over one, and over two of different laboratories: medians of turns.
+fn two_pairs(duration: Duration) -> Result<[f64; 2], BenchError> {
     let (lab, [mut one, mut other]) = connected()?;
-    let (shell, duration) = (lab.daemon().shell(), duration / (2 * TURNS));
-    let mut ratios = Vec::new();
-    for turn in 0..TURNS {
-        // Who is first changes, so that a drift of the machine favours neither.
-        let (both, alone) = if turn % 2 == 0 {
-            let both = both_of(&mut one, &mut other, shell, duration)?;
-            (both, one.rate(shell, duration)?)
-        } else {
-            let alone = one.rate(shell, duration)?;
-            (both_of(&mut one, &mut other, shell, duration)?, alone)
-        };
-        ratios.push(both / alone);
+    let (lab_apart, [mut apart]) = connected()?;
+    let (shell, shell_apart) = (lab.daemon().shell(), lab_apart.daemon().shell());
+    let duration = duration / (3 * TURNS);
+    let mut ratios = [Vec::new(), Vec::new()];
+    for turn in 0..TURNS as usize {
+        let mut rates = [0.0; 3];
+        // Who is first changes, so that a drift of the machine favours none.
+        for which in (0..3).map(|place| (place + turn) % 3) {
+            rates[which] = match which {
+                0 => one.rate(shell, duration)?,
+                1 => both_of((&mut one, shell), (&mut other, shell), duration)?,
+                _ => both_of((&mut one, shell), (&mut apart, shell_apart), duration)?,
+            };
+        }
+        let [alone, both, both_apart] = rates;
+        ratios[0].push(both / alone);
+        ratios[1].push(both / both_apart);
     }
-    ratios.sort_by(f64::total_cmp);
-    Ok(ratios.get(ratios.len() / 2).copied().unwrap_or_default())
+    Ok(ratios.map(|mut ratios| {
+        ratios.sort_by(f64::total_cmp);
+        ratios.get(ratios.len() / 2).copied().unwrap_or_default()
+    }))
 }
 
 /// The rates of two pairs at the same time, added up.
-fn both_of(one: &mut Pair, other: &mut Pair, shell: &Shell, duration: Duration) -> Result<f64, BenchError> {
+fn both_of(
+    (one, shell): (&mut Pair, &Shell),
+    (other, of_other): (&mut Pair, &Shell),
+    duration: Duration,
+) -> Result<f64, BenchError> {
     std::thread::scope(|scope| {
-        let other = scope.spawn(|| other.rate(shell, duration));
+        let other = scope.spawn(|| other.rate(of_other, duration));
         let one = one.rate(shell, duration)?;
         let other = other.join().map_err(|_| BenchError::Stalled { what: "the other pair", wall_ms: 0 })?;
         Ok(one + other?)

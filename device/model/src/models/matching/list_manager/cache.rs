@@ -161,3 +161,37 @@ impl Cache {
         true
     }
 }
+
+/// What decides on the cycles that the cache and the port take. Places count from an item of the walk, cycles from one of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Phase {
+    first: isize,
+    held: usize,
+    at: [u64; MOST],
+    port_free_at: u64,
+}
+
+impl Cache {
+    /// What decides in cycle `now`, with the walk at `index`. What came before then, or is free since, is the same as if now. None
+    /// while lists that have changed were not looked at.
+    pub(super) fn phase(&self, now: u64, index: usize) -> Option<Phase> {
+        let held = self.next.checked_sub(self.first).filter(|held| *held <= MOST && !self.is_stale)?;
+        let mut at = [0; MOST];
+        for (place, at) in at.iter_mut().take(held).enumerate() {
+            *at = self.held[(self.first + place) % MOST].at.saturating_sub(now);
+        }
+        let first = isize::try_from(self.first).ok()?.checked_sub(isize::try_from(index).ok()?)?;
+        Some(Phase { first, held, at, port_free_at: self.port_free_at.saturating_sub(now) })
+    }
+
+    /// Is as it was in such a phase.
+    pub(super) fn set_phase(&mut self, now: u64, index: usize, phase: &Phase, lists: &[VecDeque<Linked>]) {
+        self.first = index.saturating_add_signed(phase.first);
+        self.next = self.first + phase.held;
+        for (place, at) in (self.first..self.next).zip(phase.at) {
+            let handle = item_at(lists, self.search, place).map_or(Handle(0), |linked| linked.handle);
+            self.held[place % MOST] = Held { handle, at: now + at };
+        }
+        self.port_free_at = now + phase.port_free_at;
+    }
+}

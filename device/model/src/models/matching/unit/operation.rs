@@ -50,6 +50,16 @@ impl Results {
         Self { spread: spread(join), first: first as u8, keep, and, or }
     }
 
+    /// Predicates that results enter.
+    pub const fn changed(&self) -> u16 {
+        !self.keep | self.or
+    }
+
+    /// Those of them of which nothing stays.
+    pub const fn overwritten(&self) -> u16 {
+        !(self.keep | self.and)
+    }
+
     /// The predicates, where `tops` has the highest bit of each group for which the comparison holds.
     #[inline]
     pub fn enter(&self, predicates: u16, tops: u64) -> u16 {
@@ -305,11 +315,27 @@ impl Operation {
         self.active & slot != 0
     }
 
+    /// Whether it branches whatever the predicates are.
+    pub const fn always_branches(&self) -> bool {
+        self.has(active::BRANCH) && self.branch_predicate == 0 && self.branch_sense
+    }
+
     /// The input with its lanes where the ternary register gets them.
     #[inline]
     pub fn permuted(&self, input: u64) -> u64 {
+        Self::permute(self.permute, input)
+    }
+
+    /// Which lanes of the input the ternary register gets, in two bits each.
+    pub const fn permutation(&self) -> u8 {
+        self.permute
+    }
+
+    /// An input word with its lanes in other places.
+    #[inline]
+    pub fn permute(permutation: u8, input: u64) -> u64 {
         (0..LANES).fold(0, |word, lane| {
-            let from = usize::from(self.permute >> (2 * lane) & 3);
+            let from = usize::from(permutation >> (2 * lane) & 3);
             word | (input >> (LANE_BITS * from) & 0xffff) << (LANE_BITS * lane)
         })
     }
