@@ -23,7 +23,6 @@ use crate::fabric::faults::Faults;
 use crate::fabric::link::{Arrival, Arrivals, Link, LinkConfig, LinkError};
 use crate::fabric::stretch::Stretch;
 use crate::fabric::switch::{Outlet, Switch};
-use crate::nic::parcel::Parcel;
 use crate::platform::ledger::{Cost, Crossing, Ledger, Place, Resource, StageRecord};
 use crate::platform::trace_tag::TraceTag;
 use crate::time::{Passage, Span, Time};
@@ -46,6 +45,21 @@ pub struct Delivery {
 
 /// Which port a frame's own routing leads to; none of a frame that has no routing but its Ethernet header.
 pub type Routing = fn(&[u8]) -> Option<u16>;
+
+/// What the network has to know of a frame that nobody encoded.
+#[derive(Clone, Copy, Debug)]
+pub struct Unencoded {
+    /// When its first byte is ready for the link, and when its last is.
+    pub ready: Passage,
+    /// The port that it goes to.
+    pub to: u16,
+    /// Whether it has routing of its own, for networks without Ethernet headers.
+    pub is_routed: bool,
+    /// Bytes of the frame, with an Ethernet header.
+    pub bytes: usize,
+    /// The message that it carries.
+    pub message: Option<TraceTag>,
+}
 
 /// Where a frame is that entered the switch. Most frames go to one node.
 pub type Transits = SmallVec<[Transit; 4]>;
@@ -303,14 +317,14 @@ impl Switching {
     /// [`Switching::forward`] of a frame that nobody encoded: from a card to the card of another node, by the cards' own addresses,
     /// or by the frame's routing where it has some and the network goes by that. `from` is the port of the card that it is from.
     #[inline]
-    pub fn forward_parcel(
+    pub fn forward_unencoded(
         &self,
         ports: &mut impl Ports,
         from: u16,
-        parcel: &Parcel,
+        frame: Unencoded,
         deliveries: &mut Deliveries,
     ) {
-        let &Parcel { ready, to, is_routed, bytes: frame_bytes, message, .. } = parcel;
+        let Unencoded { ready, to, is_routed, bytes: frame_bytes, message } = frame;
         let Some(port) = ports.port(from) else { return };
         let off_wire = if is_routed && self.routing.is_some() { HEADER_BYTES as u8 } else { 0 };
         let bytes = frame_bytes.saturating_sub(off_wire.into());

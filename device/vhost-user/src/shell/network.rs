@@ -2,7 +2,7 @@
 
 use niclab_model::fabric::ethernet::{Concern, HEADER_BYTES};
 use niclab_model::fabric::faults::Faults;
-use niclab_model::fabric::{Deliveries, Delivery, Port, Ports, Switching};
+use niclab_model::fabric::{Deliveries, Delivery, Port, Ports, Switching, Unencoded};
 use niclab_model::nic::frame::{LentHead, SharedFrame};
 use niclab_model::nic::parcel::Parcel;
 use niclab_model::platform::trace_tag::TraceTag;
@@ -137,7 +137,9 @@ impl Network {
     #[inline]
     pub fn pass(&mut self, ports: &mut impl Ports, from: u16, parcel: &Parcel) -> Option<Passage> {
         self.deliveries.clear();
-        self.switching.forward_parcel(ports, from, parcel, &mut self.deliveries);
+        let &Parcel { ready, to, is_routed, bytes, message, .. } = parcel;
+        let frame = Unencoded { ready, to, is_routed, bytes, message };
+        self.switching.forward_unencoded(ports, from, frame, &mut self.deliveries);
         let only = self.deliveries.first()?;
         self.latest = self.latest.max(only.at);
         Some(Passage { head: only.head, tail: only.at })

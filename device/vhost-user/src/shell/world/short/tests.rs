@@ -356,7 +356,14 @@ fn any_config() -> impl Strategy<Value = DaemonConfig> {
         prop::sample::select(models()),
         choice(&["", "framing = \"native\"\n", "framing = \"ethernet\"\n"]),
         choice(&["", "forwarding = \"cut-through\"\n", "forwarding = \"store-and-forward\"\n"]),
-        choice(&["htx-200mhz", "ultra-200mhz-htx", "htx-asic-1ghz", "pci-32-33", "i960-32-33", "pcie4-100g"]),
+        choice(&[
+            "htx-200mhz",
+            "htx-200mhz-fitted",
+            "htx-asic-1ghz",
+            "pci-32-33",
+            "i960-32-33",
+            "pcie4-100g",
+        ]),
         prop::collection::vec(any::<u32>(), 12),
         0..4_u64,
     )
