@@ -2,8 +2,10 @@
 //!
 //! What the compiler says is shown as it says it, with the user's paths.
 
+use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::thread;
 
@@ -25,6 +27,9 @@ const KIND: &str = "driver";
 /// So many drivers are kept built: those that somebody edits at the time.
 const KEPT: usize = 16;
 
+/// Where a driver's source was when it was built, as its debugging information says.
+pub const BUILT_AT: &str = "/driver-build";
+
 /// Where it is built in the package tree. Cleared before and after.
 pub(crate) const BUILD: &str = "driver-build";
 /// Beside it, what every driver can include.
@@ -41,6 +46,7 @@ const NAME: &str = "name";
 /// A driver is some files of source, not a file system: more is somebody's home folder, given by mistake.
 const MOST_FILES: usize = 2_000;
 const MOST_FILE_BYTES: u64 = 8 << 20;
+const MOST_BYTES: u64 = 64 << 20;
 const MOST_DEPTH: usize = 8;
 /// The largest module that a guest is sent.
 const MOST_MODULE_BYTES: u64 = 64 << 20;
@@ -166,6 +172,7 @@ struct Sources {
     path: PathBuf,
     /// By path within the folder.
     files: Vec<(PathBuf, Vec<u8>)>,
+    bytes: u64,
 }
 
 impl Sources {
@@ -173,7 +180,7 @@ impl Sources {
         if !["Makefile", "Kbuild"].iter().any(|name| path.join(name).is_file()) {
             return Err(DriverError::NoMakefile(path.to_owned()));
         }
-        let mut sources = Self { path: path.to_owned(), files: Vec::new() };
+        let mut sources = Self { path: path.to_owned(), files: Vec::new(), bytes: 0 };
         sources.add(Path::new(""), 0)?;
         sources.files.sort();
         Ok(sources)
@@ -191,14 +198,26 @@ impl Sources {
             found.push((below.join(entry.file_name()), entry.path()));
         }
         for (name, path) in found {
+            // Links that lead nowhere are some editors' marks.
+            if name.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".")) {
+                continue;
+            }
             // Through links: a driver may share files with another.
-            let about = fs::metadata(&path).at("look at", &path)?;
-            let is_hidden = name.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-            if about.is_dir() && !is_hidden {
+            let about = match fs::metadata(&path) {
+                // What an editor has taken away meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::NotFound && !is_driver_source(&name) => continue,
+                about => about.at("look at", &path)?,
+            };
+            if about.is_dir() {
                 self.add(&name, depth + 1)?;
             } else if about.is_file() && is_driver_source(&name) {
                 if about.len() > MOST_FILE_BYTES {
                     let what = format!("a file {} of {} bytes", name.display(), about.len());
+                    return Err(DriverError::TooMuch { path: self.path.clone(), what });
+                }
+                self.bytes += about.len();
+                if self.bytes > MOST_BYTES {
+                    let what = format!("more than {MOST_BYTES} bytes of source");
                     return Err(DriverError::TooMuch { path: self.path.clone(), what });
                 }
                 self.files.push((name, fs::read(&path).at("read", &path)?));
@@ -264,16 +283,19 @@ fn make(tree: &Tree, sources: &Sources, folder: &Path, progress: &dyn Progress) 
     let (module, include) = (format!("M=/{BUILD}"), format!("KCPPFLAGS=-I/{INCLUDE}"));
     let program = ["make", &jobs, "-C", &headers, &module, &include, "modules"];
     let sandbox = Sandbox::detect(&tree.path)?;
-    let mut said = Vec::new();
+    let mut said = VecDeque::new();
     let mut make = sandbox.enter(&tree.path, &program);
     let end = stream(&mut make, |line| {
         progress.detail("your driver", line.trim());
-        if said.len() < MOST_LINES {
-            said.push(users(line, &sources.path));
+        if is_the_compilers(line) {
+            said.push_back(users(line, &sources.path));
+        }
+        // What ends a build stands at the end.
+        if said.len() > MOST_LINES {
+            said.pop_front();
         }
     })?;
     debug_assert!(folder.starts_with(&tree.path));
-    let said: Vec<&String> = said.iter().filter(|line| is_the_compilers(line)).collect();
     let output = said.iter().fold(String::new(), |mut text, line| {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{line}");
@@ -349,17 +371,22 @@ fn read(path: &Path, kernel_release: &str) -> Result<DriverModule, DriverError> 
             "it is no ELF file; give an uncompressed NAME.ko, or the folder of its source",
         ));
     }
+    let said = elf_section(&content, ".modinfo").ok_or_else(|| no_module("it says nothing of itself"))?;
     let magic =
-        said_of(&content, "vermagic").ok_or_else(|| no_module("it does not say for which kernel it is"))?;
+        said_of(said, "vermagic").ok_or_else(|| no_module("it does not say for which kernel it is"))?;
     let of = magic.split(' ').next().unwrap_or_default();
     if of != kernel_release {
         let (of, wanted) = (of.to_owned(), kernel_release.to_owned());
         return Err(DriverError::OtherKernel { path: path.to_owned(), of, wanted });
     }
     let stem = || path.file_stem().map(|stem| stem.to_string_lossy().replace('-', "_")).unwrap_or_default();
-    let depends = said_of(&content, "depends").unwrap_or_default();
+    let depends = said_of(said, "depends").unwrap_or_default();
+    let name = said_of(said, "name").unwrap_or_else(stem);
+    if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+        return Err(no_module("its name is none"));
+    }
     Ok(DriverModule {
-        name: said_of(&content, "name").unwrap_or_else(stem),
+        name,
         file: path.to_owned(),
         with_debug: Some(path.to_owned()),
         source: None,
@@ -367,12 +394,32 @@ fn read(path: &Path, kernel_release: &str) -> Result<DriverModule, DriverError> 
     })
 }
 
-/// What a module's section `.modinfo` says: strings `key=value`, each behind a zero byte. Other sections have none that look so.
-fn said_of(content: &[u8], key: &str) -> Option<String> {
-    let wanted = format!("\0{key}=").into_bytes();
-    let at = content.windows(wanted.len()).position(|window| window == wanted)?;
-    let value = content.get(at + wanted.len()..)?.split(|byte| *byte == 0).next()?;
+/// What a module's section `.modinfo` says: strings `key=value`, each with a zero byte behind it.
+fn said_of(section: &[u8], key: &str) -> Option<String> {
+    let mut said = section.split(|byte| *byte == 0);
+    let value = said.find_map(|word| word.strip_prefix(key.as_bytes())?.strip_prefix(b"="))?;
     Some(String::from_utf8_lossy(value).into_owned())
+}
+
+/// A section of an ELF file of 64 bits, least significant byte first: its table of sections is where the header says, and their names
+/// are in one of them.
+fn elf_section<'a>(file: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    let number = |at: usize, bytes: usize| -> Option<usize> {
+        let field = file.get(at..at.checked_add(bytes)?)?;
+        let value = field.iter().rev().fold(0_u64, |value, byte| value << 8 | u64::from(*byte));
+        usize::try_from(value).ok()
+    };
+    // `elf(5)`: e_shoff, e_shentsize, e_shnum, e_shstrndx; of a section sh_name, sh_offset and sh_size.
+    let (table, bytes, count, names) = (number(40, 8)?, number(58, 2)?, number(60, 2)?, number(62, 2)?);
+    let field = |section: usize, at: usize| table.checked_add(section.checked_mul(bytes)?)?.checked_add(at);
+    let content = |section: usize| {
+        let (offset, length) = (number(field(section, 24)?, 8)?, number(field(section, 32)?, 8)?);
+        file.get(offset..offset.checked_add(length)?)
+    };
+    let names = content(names)?;
+    let name_of =
+        |section: usize| names.get(number(field(section, 0)?, 4)?..)?.split(|byte| *byte == 0).next();
+    content((0..count).find(|section| name_of(*section) == Some(name.as_bytes()))?)
 }
 
 #[cfg(test)]
@@ -392,6 +439,30 @@ mod tests {
         }
     }
 
+    /// A file with a section of strings, one that says something of the module, and one with the names of sections.
+    fn elf(strings: &str, said: &str) -> Vec<u8> {
+        let mut file = vec![0; 64];
+        file[..4].copy_from_slice(b"\x7fELF");
+        let mut places = Vec::new();
+        for content in ["", strings, said, "\0.rodata\0.modinfo\0.shstrtab\0"] {
+            places.push((file.len() as u64, content.len() as u64));
+            file.extend_from_slice(content.as_bytes());
+        }
+        let table = file.len() as u64;
+        for (name, (offset, length)) in [0_u32, 1, 9, 18].into_iter().zip(places) {
+            let mut header = [0; 64];
+            header[..4].copy_from_slice(&name.to_le_bytes());
+            header[24..32].copy_from_slice(&offset.to_le_bytes());
+            header[32..40].copy_from_slice(&length.to_le_bytes());
+            file.extend_from_slice(&header);
+        }
+        file[40..48].copy_from_slice(&table.to_le_bytes());
+        for (at, value) in [(58, 64_u16), (60, 4), (62, 3)] {
+            file[at..at + 2].copy_from_slice(&value.to_le_bytes());
+        }
+        file
+    }
+
     #[test]
     fn a_module_of_another_kernel_is_named_with_both() {
         let folder = tempfile::tempdir().unwrap();
@@ -402,15 +473,20 @@ mod tests {
         };
         let text = |content: &[u8]| said(content).unwrap_err().to_string();
         assert!(text(b"text").contains("no ELF file"));
-        assert!(text(b"\x7fELF").contains("for which kernel"));
-        let other = text(b"\x7fELF..\0vermagic=5.10 SMP mod_unload \0");
+        assert!(text(b"\x7fELF").contains("says nothing of itself"));
+        assert!(text(&elf("a string\0vermagic=6.12.1\0", "license=GPL\0")).contains("for which kernel"));
+        let other = text(&elf("", "vermagic=5.10 SMP mod_unload \0"));
         assert!(other.contains("5.10") && other.contains("6.12.1"), "{other}");
-        let good = said(b"\x7fELF\0depends=virtio,xx\0name=my_driver\0vermagic=6.12.1 SMP \0").unwrap();
+        let module = elf("\0name=%s\n\0", "depends=virtio,xx\0name=my_driver\0vermagic=6.12.1 SMP \0");
+        let good = said(&module).unwrap();
         assert_eq!(
             (good.name.as_str(), good.depends),
             ("my_driver", vec!["virtio".to_owned(), "xx".to_owned()])
         );
-        assert_eq!(said(b"\x7fELF\0depends=\0vermagic=6.12.1\0").unwrap().name, "my_driver", "its file's");
+        assert_eq!(said(&elf("", "depends=\0vermagic=6.12.1\0")).unwrap().name, "my_driver", "its file's");
+        assert!(text(&elf("", "name=../x\0vermagic=6.12.1\0")).contains("its name is none"));
+        // However it is cut, no more of it is read than is there.
+        (0..module.len()).for_each(|length| drop(said(&module[..length])));
     }
 
     #[test]
@@ -424,6 +500,8 @@ mod tests {
         fs::write(folder.path().join("a.ko"), "").unwrap();
         fs::create_dir_all(folder.path().join(".git")).unwrap();
         fs::write(folder.path().join(".git/x.c"), "").unwrap();
+        // An editor's mark of a file that is not saved.
+        std::os::unix::fs::symlink("me@host.7", folder.path().join(".#a.c")).unwrap();
         let names: Vec<PathBuf> =
             Sources::collect(folder.path()).unwrap().files.into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, [Path::new("Makefile"), Path::new("a.c")]);

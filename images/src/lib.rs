@@ -43,7 +43,7 @@ use crate::progress::step;
 use crate::tree::Tree;
 
 pub use crate::cache::{Cache, Key, KeyBuilder, abandon};
-pub use crate::driver::{DriverError, DriverModule, ensure_driver, is_driver_source};
+pub use crate::driver::{BUILT_AT, DriverError, DriverModule, ensure_driver, is_driver_source};
 pub use crate::error::ImageError;
 pub use crate::progress::{Progress, Silent, Terminal};
 pub use crate::survey::{HostTool, Survey, survey};

@@ -6,18 +6,21 @@ use niclab_tests::{Niclab, Outcome};
 
 /// The driver of docs/DRIVER.md.
 fn example() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../guest-driver/examples/ultra").canonicalize().unwrap()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../guest-driver/examples/ultra")
+        .canonicalize()
+        .expect("the example is in the tree")
 }
 
 /// A folder with a module whose start does `init`.
 fn module(init: &str) -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let source = format!(
         "#include <linux/module.h>\n#include <linux/panic.h>\n#include <linux/delay.h>\nstatic int __init own_init(void)\n{{\n\t{init}\n\treturn 0;\n}}\n\
          module_init(own_init);\nMODULE_LICENSE(\"GPL\");\n"
     );
-    std::fs::write(folder.path().join("own.c"), source).unwrap();
-    std::fs::write(folder.path().join("Makefile"), "obj-m := own.o\n").unwrap();
+    std::fs::write(folder.path().join("own.c"), source).expect("a file can be written");
+    std::fs::write(folder.path().join("Makefile"), "obj-m := own.o\n").expect("a file can be written");
     folder
 }
 

@@ -177,7 +177,7 @@ mod tests {
         assert_eq!((of("testpmd_ratio").median, of("testpmd_ratio").reached), (0.5, Some(true)));
         assert_eq!(
             figures(&[report(1, Value::Null)], device_rows()).unwrap().len(),
-            9,
+            11,
             "nothing to compare with"
         );
         assert_eq!(figures(&[json!({})], device_rows()).unwrap_err(), "/ultra/wall_messages_per_s");

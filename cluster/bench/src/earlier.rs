@@ -142,7 +142,8 @@ impl Change {
     #[must_use]
     pub fn has_grown_by(&self, most: f64) -> bool {
         // A ratio that is no number is none that was held.
-        self.clock == Clock::None && !self.ratio.is_some_and(|ratio| ratio <= 1.0 + most)
+        let is_as_before = self.now == Some(self.before);
+        self.clock == Clock::None && !is_as_before && !self.ratio.is_some_and(|ratio| ratio <= 1.0 + most)
     }
 }
 
@@ -202,12 +203,14 @@ mod tests {
             figure("grew", Clock::None, 100.0),
             figure("gone", Clock::None, 100.0),
             figure("slow", Clock::Wall, 100.0),
+            figure("none", Clock::None, 0.0),
         ];
         let now = vec![
             figure("same", Clock::None, 105.0),
             figure("grew", Clock::None, 106.0),
             figure("slow", Clock::Wall, 900.0),
             figure("new", Clock::None, 1.0),
+            figure("none", Clock::None, 0.0),
         ];
         let changes = changes(before, now);
         let found: Vec<&str> =

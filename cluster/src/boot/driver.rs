@@ -42,6 +42,7 @@ for module in $depends; do
     modprobe "$module" || exit
 done
 insmod "$file" "$@" || { kernel; exit 1; }
+rm -f "$file"
 waits=0
 until [ -e "$device/driver" ]; do
     waits=$((waits + 1))

@@ -67,6 +67,7 @@ enum Command<'a> {
     },
     #[serde(rename = "query-migrate")]
     QueryMigrate {},
+    Cont {},
     #[serde(rename = "human-monitor-command")]
     Human {
         #[serde(rename = "command-line")]
@@ -214,6 +215,14 @@ impl Qmp {
             Some(words) if words.starts_with("Could not") => Err(QmpError::Refused(words.to_owned())),
             _ => Ok(()),
         }
+    }
+
+    /// Has a guest go on that stands still. One that runs does.
+    ///
+    /// # Errors
+    /// [`QmpError`].
+    pub fn go_on(&mut self) -> Result<(), QmpError> {
+        self.execute(&Command::Cont {}).map(drop)
     }
 
     fn execute(&mut self, command: &Command<'_>) -> Result<Value, QmpError> {

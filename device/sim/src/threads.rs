@@ -54,6 +54,10 @@ pub(crate) fn run(whole: &mut Part, threads: usize, bound: &mut Bound) -> bool {
             let begin = whole.queue.begin_of(phase);
             let before = events_of(&parts);
             carry_out(&mut parts, phase, &hands);
+            if parts.len() != hands.len() + 1 {
+                // Another thread has panicked, and with it so does this one, behind the scope.
+                return false;
+            }
             let events = events_of(&parts) - before;
             let messages = messages_of(&parts);
             if messages != achieved.messages {

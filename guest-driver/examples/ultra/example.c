@@ -7,7 +7,7 @@
  */
 #include <linux/delay.h>
 #include <linux/io.h>
-#include <linux/log2.h>
+#include <linux/kref.h>
 #include <linux/miscdevice.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
@@ -63,7 +63,9 @@ struct example {
 	struct mutex sending, receiving;
 	wait_queue_head_t arrived;
 	u64 launched, taken, released;
-	bool is_published;
+	/* The device's part, and one for each open file: a file may outlive the device. */
+	struct kref uses;
+	bool is_published, is_gone;
 };
 
 /* Section 4: one request, and a bounded wait for its answer. */
@@ -127,13 +129,53 @@ static void store_register(struct example *e, size_t offset, u64 value)
 	ring_if_wanted(e);
 }
 
-/* Section 6: slice number taken + 1, once it is there. */
-static const struct slice *next_slice(struct example *e)
+/* Section 6: the slice that is so many behind the last one taken, once it is there. */
+static const struct slice *slice_ahead(struct example *e, u64 ahead)
 {
-	const struct slice *slice = &e->received->slices[e->taken & (SLICES - 1)];
+	const struct slice *slice = &e->received->slices[(e->taken + ahead - 1) & (SLICES - 1)];
 	u64 status = smp_load_acquire(&slice->status);
 
-	return status >> 32 == (u32)(e->taken + 1) && status & NICLAB_SLICE_VALID ? slice : NULL;
+	return status >> 32 == (u32)(e->taken + ahead) && status & NICLAB_SLICE_VALID ? slice : NULL;
+}
+
+/* Section 9: slices become visible in order, so that one is lost once a later one is there. */
+static bool next_is_lost(struct example *e)
+{
+	u64 ahead;
+
+	for (ahead = 2; ahead < SLICES; ahead++)
+		if (slice_ahead(e, ahead))
+			return !slice_ahead(e, 1);
+	return false;
+}
+
+/* The slice is done with: it goes back to the card, a quarter of the queue at a time. Senders have credits for all of it. */
+static void take_slice(struct example *e)
+{
+	e->taken++;
+	if (e->taken - e->released >= SLICES / 4) {
+		e->released = e->taken;
+		store_register(e, offsetof(struct niclab_completer_page, released), e->released);
+	}
+}
+
+/* Waits for the next slice: NULL with a reason, or the slice. Section 9: every wait has an end, and looks without an interrupt, too. */
+static const struct slice *await_slice(struct example *e, int *reason)
+{
+	const struct slice *slice;
+
+	while (!(slice = slice_ahead(e, 1))) {
+		*reason = READ_ONCE(e->is_gone) ? -ENODEV : next_is_lost(e) ? -EIO : 0;
+		if (*reason)
+			return NULL;
+		/* An interrupt for the next one; the wait looks once more, for it may have come before the device knew. */
+		store_register(e, offsetof(struct niclab_completer_page, armed), e->taken + 1);
+		if (wait_event_interruptible_timeout(e->arrived, slice_ahead(e, 1) || READ_ONCE(e->is_gone), HZ / 10) < 0) {
+			*reason = -EINTR;
+			return NULL;
+		}
+	}
+	return slice;
 }
 
 static ssize_t example_write(struct file *filp, const char __user *user, size_t bytes, loff_t *at)
@@ -153,9 +195,13 @@ static ssize_t example_write(struct file *filp, const char __user *user, size_t 
 	words[NICLAB_PAYLOAD_WORDS] = bytes;
 	if (mutex_lock_interruptible(&e->sending))
 		return -EINTR;
+	if (e->is_gone) {
+		err = -ENODEV;
+		goto unlock;
+	}
 	/* Step 1: a slot is free once the device has taken what it held. */
 	while (e->launched + 1 > READ_ONCE(e->received->status.launched) + NICLAB_SLOTS) {
-		if (!left_ms--) {
+		if (READ_ONCE(e->is_gone) || !left_ms--) {
 			err = -ETIMEDOUT;
 			goto unlock;
 		}
@@ -179,42 +225,57 @@ static ssize_t example_read(struct file *filp, char __user *user, size_t bytes, 
 {
 	struct example *e = container_of(filp->private_data, struct example, misc);
 	const struct slice *slice;
-	ssize_t length = 0;
+	u64 whole, length;
+	int err = 0;
 
 	if (mutex_lock_interruptible(&e->receiving))
 		return -EINTR;
-	slice = next_slice(e);
-	if (!slice) {
-		/* An interrupt for the next one; then look once more, for it may have come before the device knew. */
-		store_register(e, offsetof(struct niclab_completer_page, armed), e->taken + 1);
-		if (wait_event_interruptible(e->arrived, (slice = next_slice(e))))
-			length = -EINTR;
-	}
+	slice = e->is_gone ? NULL : await_slice(e, &err);
 	if (slice) {
-		/* The device's word is not believed: it may be faulty. */
-		length = min3((u64)bytes, slice->tag[0], (u64)MOST_BYTES);
-		if (copy_to_user(user, (const u8 *)&slice->payload[NICLAB_PAYLOAD_WORDS] -
-				 round_up(min_t(u64, slice->tag[0], MOST_BYTES), sizeof(u64)), length))
-			length = -EFAULT;
-		e->taken++;
-		/* A quarter of the queue at a time is enough: senders have credits for all of it. */
-		if (e->taken - e->released >= SLICES / 4) {
-			e->released = e->taken;
-			store_register(e, offsetof(struct niclab_completer_page, released), e->released);
-		}
+		/* The device's word is read once, and not believed: it may be faulty. */
+		whole = min_t(u64, READ_ONCE(slice->tag[0]), MOST_BYTES);
+		length = min_t(u64, bytes, whole);
+		if (copy_to_user(user, (const u8 *)&slice->payload[NICLAB_PAYLOAD_WORDS] - round_up(whole, sizeof(u64)),
+				 length))
+			err = -EFAULT;
+	} else if (e->is_gone) {
+		err = -ENODEV;
 	}
+	/* A message that was lost takes its slice with it. */
+	if (slice || err == -EIO)
+		take_slice(e);
 	mutex_unlock(&e->receiving);
-	return length;
+	return err ? err : (ssize_t)length;
+}
+
+static void example_free(struct kref *uses)
+{
+	kfree(container_of(uses, struct example, uses));
+}
+
+/* The core of misc devices holds its lock here and in misc_deregister(): what is found is there. */
+static int example_open(struct inode *inode, struct file *filp)
+{
+	kref_get(&container_of(filp->private_data, struct example, misc)->uses);
+	return 0;
+}
+
+static int example_release(struct inode *inode, struct file *filp)
+{
+	kref_put(&container_of(filp->private_data, struct example, misc)->uses, example_free);
+	return 0;
 }
 
 static const struct file_operations example_fops = {
 	.owner = THIS_MODULE,
+	.open = example_open,
+	.release = example_release,
 	.read = example_read,
 	.write = example_write,
 };
 
 /* Section 2: the device maps the BAR after its first request, and writes the magic word last. */
-static int find_windows(struct example *e, phys_addr_t address)
+static int find_windows(struct example *e)
 {
 	unsigned int left_ms = e->config.control_timeout_ms;
 	struct niclab_info_page info;
@@ -230,12 +291,13 @@ static int find_windows(struct example *e, phys_addr_t address)
 	memcpy_fromio(&info, e->bar, sizeof(info));
 	for (i = 0; i < min(info.windows, NICLAB_MAX_WINDOWS); i++) {
 		memcpy_fromio(&window, e->bar + NICLAB_INFO_WINDOWS_OFFSET + i * sizeof(window), sizeof(window));
-		if (window.first_page + window.stride * PORT >= e->config.bar_pages)
+		/* Port 0 has the first page of each. None is the information page, or beyond the BAR. */
+		if (!window.first_page || window.first_page >= e->config.bar_pages)
 			return -EPROTO;
 		if (window.kind == NICLAB_WINDOW_REQUESTER)
-			e->requester = e->bar + (window.first_page + window.stride * PORT) * NICLAB_PAGE_BYTES;
+			e->requester = e->bar + (size_t)window.first_page * NICLAB_PAGE_BYTES;
 		if (window.kind == NICLAB_WINDOW_COMPLETER)
-			e->completer = e->bar + (window.first_page + window.stride * PORT) * NICLAB_PAGE_BYTES;
+			e->completer = e->bar + (size_t)window.first_page * NICLAB_PAGE_BYTES;
 	}
 	return e->requester && e->completer ? 0 : -EPROTO;
 }
@@ -269,7 +331,8 @@ static int start(struct example *e)
 	struct virtio_shm_region region;
 	int err, i;
 
-	if (!virtio_get_shm_region(e->vdev, &region, NICLAB_REGION))
+	if (!virtio_get_shm_region(e->vdev, &region, NICLAB_REGION) ||
+	    region.len < (u64)e->config.bar_pages * NICLAB_PAGE_BYTES)
 		return -ENXIO;
 	e->bar = devm_ioremap_wc(&e->vdev->dev, region.addr, region.len);
 	if (!e->bar)
@@ -283,7 +346,7 @@ static int start(struct example *e)
 	virtqueue_kick(e->queues[NICLAB_QUEUE_EVENT]);
 	err = request(e, NICLAB_OP_PING, NULL, 0, 0);
 	if (!err)
-		err = find_windows(e, region.addr);
+		err = find_windows(e);
 	if (!err)
 		err = open_port(e);
 	return err;
@@ -295,13 +358,21 @@ static void example_remove(struct virtio_device *vdev)
 
 	if (e->is_published)
 		misc_deregister(&e->misc);
+	/* Files may still be open: whoever sleeps in one is woken, and whoever is at work in one is waited for. */
+	WRITE_ONCE(e->is_gone, true);
+	wake_up_all(&e->arrived);
+	mutex_lock(&e->sending);
+	mutex_unlock(&e->sending);
+	mutex_lock(&e->receiving);
+	mutex_unlock(&e->receiving);
 	/* A reset closes the port: afterwards the device writes nowhere, and the memory is ours again. */
 	virtio_reset_device(vdev);
 	vdev->config->del_vqs(vdev);
-	free_pages_exact(e->received, sizeof(*e->received));
+	if (e->received)
+		free_pages_exact(e->received, sizeof(*e->received));
 	kfree(e->events);
 	kfree(e->control);
-	kfree(e);
+	kref_put(&e->uses, example_free);
 }
 
 static int example_probe(struct virtio_device *vdev)
@@ -313,6 +384,7 @@ static int example_probe(struct virtio_device *vdev)
 		return -ENOMEM;
 	vdev->priv = e;
 	e->vdev = vdev;
+	kref_init(&e->uses);
 	mutex_init(&e->sending);
 	mutex_init(&e->receiving);
 	init_waitqueue_head(&e->arrived);
@@ -327,6 +399,8 @@ static int example_probe(struct virtio_device *vdev)
 	if (e->config.magic != NICLAB_MAGIC || e->config.abi_version != NICLAB_ABI_VERSION ||
 	    !(e->config.features & NICLAB_FEATURE_SLICES))
 		goto fail;
+	/* Its word on how long to wait is not believed either. */
+	e->config.control_timeout_ms = clamp(e->config.control_timeout_ms, 100U, 60000U);
 	if (peer < 0)
 		peer = e->config.node ^ 1;
 	err = start(e);

@@ -8,13 +8,15 @@ use std::{
     process::Command,
 };
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use super::{folder_of, plan_of};
 use crate::arguments::DebugArgs;
 use anyhow::{Context, Result, bail};
 use niclab_agent::{Exec, ExitStatus, ToHost};
 use niclab_cluster::{
     guests::qmp::Qmp,
-    host::process::die_with_owner,
+    host::{process::die_with_owner, signals},
     plan::{DriverPlan, NodePlan},
     supervisor::control::RemoteCommand,
 };
@@ -35,7 +37,9 @@ pub fn run(args: &DebugArgs) -> Result<u8> {
     let folder = folder_of(&args.name.name)?;
     let plan = plan_of(&args.name.name)?;
     let node = plan.node(&args.node).with_context(|| format!("there is no node `{}`", args.node))?;
-    let mut options: Vec<OsString> = ["-q", "-ex", "set pagination off"].map(OsString::from).to_vec();
+    // Without questions until all of this is said.
+    let quiet = ["-q", "-ex", "set pagination off", "-ex", "set confirm off"];
+    let mut options: Vec<OsString> = quiet.map(OsString::from).to_vec();
     if let Some(vmlinux) = &args.vmlinux {
         options.push(vmlinux.into());
     }
@@ -43,17 +47,31 @@ pub fn run(args: &DebugArgs) -> Result<u8> {
     if let Some(own) = &node.driver {
         // Asked for before the guest stands still.
         symbols.extend(add_symbols(own, &sections(&folder, node, own)?));
+        let source = own.module.source.as_deref().and_then(quoted);
+        symbols
+            .extend(source.map(|source| format!("set substitute-path {} {source}", niclab_images::BUILT_AT)));
     }
     let served = Served::begin(node, &folder)?;
     let target = format!("target remote {}", served.socket.display());
-    for command in symbols.into_iter().chain([target]) {
+    for command in symbols.into_iter().chain([target, "set confirm on".to_owned()]) {
         options.extend(["-ex".into(), command.into()]);
     }
     let mut gdb = Command::new(gdb);
     gdb.args(options).args(&args.arguments);
     die_with_owner(&mut gdb);
-    let ended = gdb.status().context("cannot start the debugger")?;
+    let mut gdb = gdb.spawn().context("cannot start the debugger")?;
+    // Ctrl-C interrupts the guest, and is gdb's. Whatever else comes ends gdb, and then us, behind what is to be put right.
+    let process = Pid::from_child(&gdb);
+    signals::tell(move |signal| {
+        if signal != Signal::INT.as_raw() {
+            // One that has ended needs no signal.
+            let _ = kill_process(process, Signal::TERM);
+        }
+    });
+    let ended = gdb.wait();
     drop(served);
+    signals::release();
+    let ended = ended?;
     Ok(ended.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
 }
 
@@ -83,8 +101,11 @@ impl<'a> Served<'a> {
 
 impl Drop for Served<'_> {
     fn drop(&mut self) {
-        // A guest that is gone serves nobody.
-        let ended = Qmp::connect(&self.node.qmp_socket).and_then(|mut qemu| qemu.serve_debugger(None));
+        // A guest that is gone serves nobody. One that the debugger had when it ended still stands.
+        let ended = Qmp::connect(&self.node.qmp_socket).and_then(|mut qemu| {
+            qemu.serve_debugger(None)?;
+            qemu.go_on()
+        });
         if let Err(error) = ended {
             log::warn!("{}: it may still listen for a debugger: {error}", self.node.name);
         }
@@ -135,15 +156,21 @@ fn section(line: &str) -> Option<(String, String)> {
 
 /// gdb's command that puts the module's symbols to their addresses. Of sections that went after the start nobody asks.
 fn add_symbols(own: &DriverPlan, sections: &[(String, String)]) -> Option<String> {
-    let file = own.module.with_debug.as_ref()?;
+    let file = quoted(own.module.with_debug.as_ref()?)?;
     let address = |name: &str| sections.iter().find(|(found, _)| found == name).map(|(_, address)| address);
-    let mut command = format!("add-symbol-file {} {}", file.display(), address(".text")?);
+    let mut command = format!("add-symbol-file {file} {}", address(".text")?);
     for name in [".text.unlikely", ".exit.text", ".data", ".bss", ".rodata"] {
         if let Some(address) = address(name) {
             command += &format!(" -s {name} {address}");
         }
     }
     Some(command)
+}
+
+/// A path as one word of gdb's; none of one that could end its line.
+fn quoted(path: &Path) -> Option<String> {
+    let path = path.to_str().filter(|path| !path.contains(char::is_control))?;
+    Some(format!("\"{}\"", path.replace('\\', "\\\\").replace('"', "\\\"")))
 }
 
 #[cfg(test)]
@@ -161,7 +188,7 @@ mod tests {
         let module = DriverModule {
             name: "own".into(),
             file: "/c/module.ko".into(),
-            with_debug: Some("/c/module.ko.debug".into()),
+            with_debug: Some("/c/a b/module.ko.debug".into()),
             source: None,
             depends: Vec::new(),
         };
@@ -169,8 +196,10 @@ mod tests {
         let command = add_symbols(&own, &sections).unwrap();
         assert_eq!(
             command,
-            "add-symbol-file /c/module.ko.debug 0xffffffffc0304000 -s .bss 0xffffffffc0306000"
+            "add-symbol-file \"/c/a b/module.ko.debug\" 0xffffffffc0304000 -s .bss 0xffffffffc0306000"
         );
         assert_eq!(add_symbols(&own, &[]), None);
+        assert_eq!(quoted(Path::new("/a\"b\\c")).unwrap(), "\"/a\\\"b\\\\c\"");
+        assert_eq!(quoted(Path::new("/a\nquit")), None);
     }
 }

@@ -20,7 +20,7 @@ use niclab_cluster::{
 };
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    fs::inotify::{self, CreateFlags, WatchFlags},
+    fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags},
     io::Errno,
     process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open},
 };
@@ -193,7 +193,10 @@ impl Changes {
         let mut any = false;
         loop {
             match reader.next() {
-                Ok(event) => any |= event.file_name().is_none_or(|name| is_source(name.to_bytes())),
+                Ok(event) => {
+                    let is_folder = event.events().contains(ReadFlags::ISDIR);
+                    any |= event.file_name().is_none_or(|name| is_source(name.to_bytes(), is_folder));
+                }
                 Err(Errno::AGAIN) => return Ok(any),
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
@@ -216,13 +219,12 @@ impl Changes {
 }
 
 /// Whether a change of this file or folder may change what is built: editors write others beside.
-fn is_source(name: &[u8]) -> bool {
+fn is_source(name: &[u8], is_folder: bool) -> bool {
     let name = String::from_utf8_lossy(name);
     let is_kept_aside = name.starts_with('.') || name.ends_with('~') || name.starts_with('#');
-    !is_kept_aside
-        && (niclab_images::is_driver_source(Path::new(&*name))
-            || name.ends_with(".ko")
-            || !name.contains('.'))
+    // Other files may well be what the run itself writes.
+    let is_read = || niclab_images::is_driver_source(Path::new(&*name)) || name.ends_with(".ko");
+    !is_kept_aside && (is_folder || is_read())
 }
 
 #[cfg(test)]
@@ -242,7 +244,7 @@ mod tests {
         fs::create_dir(folder.path().join("sub")).unwrap();
         let changes = Changes::of(&[folder.path().to_owned()].into()).unwrap();
         assert!(!changes.read().unwrap());
-        for other in [".a.c.swp", "a.c~", "a.o", "notes.txt"] {
+        for other in [".a.c.swp", "a.c~", "a.o", "notes.txt", "log"] {
             fs::write(folder.path().join(other), "x").unwrap();
         }
         assert!(!changes.read().unwrap());

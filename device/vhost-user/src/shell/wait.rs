@@ -119,7 +119,9 @@ impl Shell {
     pub fn poll_once(&self, node: usize) -> Found {
         let look = |world: &mut World<'_>, node| {
             let found = world.serve_pages(node);
-            if let Some(card) = world.nodes.card_mut(node) {
+            let is_cut = world.is_cut();
+            // A part that was cut looks again, with more nodes.
+            if let Some(card) = world.nodes.card_mut(node).filter(|_| !is_cut) {
                 card.counts.polls += 1;
             }
             found

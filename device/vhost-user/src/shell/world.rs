@@ -64,13 +64,15 @@ pub struct Common {
     lockstep: Option<Box<lockstep::Lockstep>>,
     /// Cards that are taking another program.
     loading: Option<hand_over::Loading>,
+    /// So many let others have it for a moment, and go on with all nodes when they have it again.
+    coming_back: usize,
     /// Not all nodes are here: these are of a part of them.
     is_part: bool,
     /// Why a part cannot go on as it is.
     cut: Option<Cut>,
     /// The nodes of a part that left something under way.
     scope: Numbers,
-    /// What was set aside was sent since all was carried through last: cards may have work in hand.
+    /// Cards may have work in hand: what was set aside was sent, or a turn ended, since all was carried through last.
     is_owing: bool,
     /// Data may be lent: all that is under way is carried through, or kept, before others get the world.
     lends: bool,
@@ -114,6 +116,7 @@ impl Common {
             latest: Time::ZERO,
             lockstep: None,
             loading: None,
+            coming_back: 0,
             is_part: false,
             cut: None,
             scope: Numbers::new(),
@@ -212,7 +215,7 @@ impl World<'_> {
         self.common.turn = Turn::WHOLE;
         self.settle(0);
         self.serve_stalled();
-        self.common.network.is_moving()
+        self.common.network.is_moving() || self.common.is_owing
     }
 
     /// A measured part begins: all hosts begin at the same instant, when nothing that was begun before is busy, and their
@@ -333,7 +336,9 @@ impl World<'_> {
         self.carry_out(node);
         self.carry_on();
         self.common.lends = false;
-        self.common.is_owing &= self.common.turn.is_over();
+        // A card with work in hand need have nothing under way, and nobody else would come back for it.
+        self.common.is_owing =
+            self.common.turn.is_over() && (self.common.is_owing || self.next_work().is_some());
         // What is left is kept until others have had the world.
         self.common.network.own_all();
     }
@@ -458,8 +463,9 @@ impl World<'_> {
                 continue;
             };
             let (ready, concern) = (Passage { head, tail }, Concern::of(frame));
+            let was_cut = self.common.cut.is_some();
             if !self.reaches(frame, concern) {
-                self.set_aside(node, output);
+                self.set_aside(node, output, was_cut);
                 continue;
             }
             self.count_sent(node, head, frame.len());
@@ -482,9 +488,11 @@ impl World<'_> {
             return;
         };
         let frame = loan.behind(head);
+        let was_cut = self.common.cut.is_some();
         if !self.reaches(frame.head().bytes, Concern::Card) {
             let Passage { head: at, tail } = ready;
-            return self.set_aside(node, Output::Frame { at, tail, frame: frame.into_owned(), message });
+            let frame = Output::Frame { at, tail, frame: frame.into_owned(), message };
+            return self.set_aside(node, frame, was_cut);
         }
         self.count_sent(node, ready.head, frame.frame_bytes());
         if let Some((delivery, frame)) =
@@ -502,13 +510,14 @@ impl World<'_> {
     fn answer(&mut self, to: usize, lent: Option<&LentFrame>) {
         self.spend_work(to);
         while let Some(output) = self.next_output(to) {
+            let was_cut = self.common.cut.is_some();
             let is_sent = match &output {
                 Output::Frame { frame, .. } => self.reaches(frame, Concern::of(frame)),
                 Output::LentFrame { head, .. } => self.reaches(head, Concern::Card),
                 _ => true,
             };
             if !is_sent {
-                self.set_aside(to, output);
+                self.set_aside(to, output, was_cut);
             } else if let Some((ready, answer, message)) = self.perform(to, output, lent) {
                 self.common.network.keep(&mut self.nodes, ready, to as u16, answer, message);
             }
@@ -822,8 +831,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn what_a_program_stored_before_a_launch_is_told_before_it_and_the_card_goes_on_without_a_wait() {
+    /// A node with such a card, alone.
+    fn alone() -> (Cluster, Arc<Mutex<Vec<&'static str>>>) {
         let fabric = Fabric::new(&FabricConfig {
             links: vec![LinkConfig::ethernet(1_000_000_000)],
             forwarding: Forwarding::CutThrough,
@@ -841,6 +850,52 @@ mod tests {
             ledger: Ledger::default(),
         };
         let cluster = Cluster::new(vec![(Box::new(nic), pages, 1)], &Arc::default(), fabric.unwrap(), 1);
+        (cluster, inputs)
+    }
+
+    #[test]
+    fn frames_that_cannot_be_sent_keep_their_order_however_often_that_is() {
+        let (cluster, _) = alone();
+        let mut world = cluster.world();
+        let frame = |number: u8| Output::Frame {
+            at: Time::ZERO,
+            tail: Time::ZERO,
+            frame: SharedFrame::from(&[number; 64][..]),
+            message: None,
+        };
+        // The first frame is the cut; what its card wants behind it waits.
+        world.set_aside(0, frame(1), false);
+        world.set_aside(0, frame(2), true);
+        world.set_aside(0, frame(3), true);
+        assert_eq!(world.next_output(0), Some(frame(1)));
+        // The next part gets so far, and is cut by the second.
+        let second = world.next_output(0).unwrap();
+        world.set_aside(0, second, false);
+        world.set_aside(0, frame(4), true);
+        assert_eq!([(); 3].map(|()| world.next_output(0)), [2, 3, 4].map(|number| Some(frame(number))));
+    }
+
+    #[test]
+    fn work_in_hand_at_a_turns_end_is_come_back_for() {
+        let (cluster, inputs) = alone();
+        let mut world = cluster.world();
+        world.nodes[0].card.follow_ports();
+        // Launched, and the turn is over before the card goes on.
+        world.nodes[0].card.nic.accepts_store(0);
+        let launch = world.nodes[0].card.pages.take(0).unwrap();
+        let (card, bus) = world.node(0).unwrap();
+        card.store(launch, bus);
+        world.common.turn = Turn::OVER;
+        world.settle(0);
+        assert_eq!(inputs.lock().unwrap().last(), Some(&"launched"));
+        assert!(world.common.is_owing && !world.may_be_in_parts());
+        assert!(!world.go_on());
+        assert_eq!(inputs.lock().unwrap().last(), Some(&"went on"));
+    }
+
+    #[test]
+    fn what_a_program_stored_before_a_launch_is_told_before_it_and_the_card_goes_on_without_a_wait() {
+        let (cluster, inputs) = alone();
         let mut world = cluster.world();
         world.nodes[0].card.follow_ports();
         world.serve_pages(0);

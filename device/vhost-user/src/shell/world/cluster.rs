@@ -261,11 +261,12 @@ impl World<'_> {
     /// * a fault's frames are held back until others overtake them, and its deadlines are due by what others do;
     /// * who watches sees all in one order;
     /// * whoever has stations is in a network with Ethernet functions, and descriptors are looked for at all nodes;
-    /// * what is under way is carried on by whoever comes next.
-    fn may_be_in_parts(&self) -> bool {
+    /// * what is under way is carried on by whoever comes next;
+    /// * who let others have all nodes for a moment comes back for all of them.
+    pub(super) fn may_be_in_parts(&self) -> bool {
         let Common { ethernet, network, lockstep, loading, .. } = &*self.common;
         let is_one_for_all = lockstep.is_some() || loading.is_some() || self.common.has_descriptors;
-        let is_one_for_all = is_one_for_all || self.common.lends_nothing;
+        let is_one_for_all = is_one_for_all || self.common.lends_nothing || self.common.coming_back > 0;
         let is_faulty = self.common.has_device_faults || network.is_any_faulty();
         let is_under_way =
             self.common.is_owing || network.is_moving() || network.is_holding() || ethernet.is_holding();
@@ -307,6 +308,12 @@ impl World<'_> {
         node.card.nic.poll_output()
     }
 
+    /// Whether this is a part that cannot go on as it is, and will be looked at again with more nodes.
+    #[inline]
+    pub fn is_cut(&self) -> bool {
+        self.common.cut.is_some()
+    }
+
     /// Whether a frame can be sent: the node that it goes to is here.
     #[inline]
     pub(super) fn reaches(&mut self, frame: &[u8], concern: Concern) -> bool {
@@ -343,9 +350,11 @@ impl World<'_> {
         true
     }
 
-    /// A frame cannot be sent in this part: it is its card's first output when that can be. Data that was lent to it is copied.
+    /// A frame cannot be sent in this part: it is its card's next output when that can be, behind those that were set aside since the
+    /// part was cut. The one by which it was cut (`was_cut` is false) is older than all that still wait: it was the first of them, or
+    /// there were none. Data that was lent to a frame is copied.
     #[cold]
-    pub(super) fn set_aside(&mut self, node: usize, frame: Output) {
+    pub(super) fn set_aside(&mut self, node: usize, frame: Output, was_cut: bool) {
         let frame = match frame {
             Output::LentFrame { at, tail, head, message } => {
                 let Some(loan) = self.common.loan.take() else { return };
@@ -354,7 +363,7 @@ impl World<'_> {
             whole => whole,
         };
         if let Some(node) = self.nodes.get_mut(node) {
-            node.unsent.push_back(frame);
+            if was_cut { node.unsent.push_back(frame) } else { node.unsent.push_front(frame) }
         }
         (self.common.turn, self.common.lends) = (Turn::OVER, false);
     }
@@ -364,7 +373,10 @@ impl World<'_> {
     /// Lets others have it who wait.
     pub fn bump(&mut self) {
         let Self { nodes, common } = self;
+        // Whoever has it meanwhile opens no parts: what these left this one would know nothing of.
+        common.coming_back += 1;
         nodes.bump_all(|| MutexGuard::bump(common));
+        common.coming_back -= 1;
     }
 
     /// Gives it back, to whoever waits for it. Who has more to do, or polls, would take it again at once, before the other one has
@@ -372,5 +384,36 @@ impl World<'_> {
     pub fn give_back(mut self) {
         self.nodes.give_back();
         MutexGuard::unlock_fair(self.common);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use niclab_model::fabric::{Fabric, FabricConfig, Forwarding};
+    use niclab_model::time::Span;
+
+    use super::*;
+
+    #[test]
+    fn who_lets_others_have_all_nodes_for_a_moment_finds_no_parts_when_it_comes_back() {
+        let fabric = Fabric::new(&FabricConfig {
+            links: Vec::new(),
+            forwarding: Forwarding::CutThrough,
+            switch_fall_through: Span::ZERO,
+            seed: 1,
+        });
+        let cluster = Cluster::new(Vec::new(), &Arc::default(), fabric.unwrap(), 1);
+        let mut world = cluster.world();
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| cluster.open(&cluster.world()));
+            while !other.is_finished() {
+                world.bump();
+            }
+        });
+        assert!(!cluster.is_open.load(Ordering::Relaxed));
+        cluster.open(&world);
+        assert!(cluster.is_open.load(Ordering::Relaxed));
     }
 }
