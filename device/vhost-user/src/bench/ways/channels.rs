@@ -11,8 +11,8 @@ use niclab_abi::{PAGE_BYTES, ToBytes, to_words};
 
 use crate::bench::BenchError;
 use crate::bench::hostile::{Attack, Scene};
-use crate::frontend::ClusterGuest;
 use crate::frontend::lists::ChannelPort;
+use crate::frontend::{ClusterGuest, FrontendError};
 
 /// All of them.
 pub const ATTACKS: &[Attack] = &[
@@ -39,6 +39,7 @@ const WORDS: usize = 10;
 
 /// A guest with an open channel, and room for the payload of what comes.
 struct Program {
+    node: usize,
     guest: Arc<ClusterGuest>,
     port: ChannelPort,
     address: u64,
@@ -51,7 +52,7 @@ impl Program {
         let guest = Arc::new(ClusterGuest::connect(socket, PAYLOAD_BYTES + (4 << 20))?);
         let port = ChannelPort::open(&guest, 64)?;
         let address = guest.memory().allocate(PAYLOAD_BYTES, PAGE_BYTES)?;
-        let mut program = Self { guest, port, address, region: 0 };
+        let mut program = Self { node, guest, port, address, region: 0 };
         program.take_payload()?;
         Ok(program)
     }
@@ -66,11 +67,19 @@ impl Program {
     }
 
     /// Closes the port, whatever is under way, and opens another.
-    fn begin_anew(self) -> Result<Self, BenchError> {
-        let Self { guest, port, address, .. } = self;
+    fn begin_anew(self, scene: &Scene<'_>) -> Result<Self, BenchError> {
+        let Self { node, guest, port, address, .. } = self;
         port.close()?;
-        let port = ChannelPort::open(&guest, 64)?;
-        let mut program = Self { guest, port, address, region: 0 };
+        let port = match ChannelPort::open(&guest, 64) {
+            Ok(port) => port,
+            // Memory is given out once and never taken back: a new guest each time it is used up.
+            Err(FrontendError::OutOfMemory { .. }) => {
+                drop(guest);
+                return Self::new(scene, node);
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let mut program = Self { node, guest, port, address, region: 0 };
         program.take_payload()?;
         Ok(program)
     }
@@ -139,7 +148,7 @@ fn closed_ports(scene: &Scene<'_>) -> Result<(), BenchError> {
         from.send(scene, LONG_BYTES, LONG_BYTES / 2);
         from.port.announce();
         to.receive();
-        from = from.begin_anew()?;
+        from = from.begin_anew(scene)?;
     }
     Ok(())
 }
@@ -165,7 +174,7 @@ fn closed_regions(scene: &Scene<'_>) -> Result<(), BenchError> {
     while scene.goes_on() {
         (0..8).for_each(|_| from.send(scene, LONG_BYTES, LONG_BYTES));
         to.port.deregister(to.region)?;
-        to = to.begin_anew()?;
+        to = to.begin_anew(scene)?;
     }
     Ok(())
 }
