@@ -332,7 +332,8 @@ impl Figures {
             self.push(Section::Counts, format!("{prefix}{name}"), unit, sum);
         }
         type ReadMap = fn(&NodeFigures) -> Option<&BTreeMap<String, u64>>;
-        let maps: [(&str, ReadMap); 6] = [
+        let maps: [(&str, ReadMap); 7] = [
+            ("frames carried", |node| Some(&node.shortcuts)),
             ("interrupts", |node| Some(&node.interrupts)),
             ("/proc/interrupts", |node| node.guest_interrupts.as_ref()),
             ("NIC", |node| Some(&node.nic_counts)),

@@ -87,6 +87,7 @@ fn add(sum: &mut NodeFigures, node: &NodeFigures) {
         (&mut sum.doorbells, node.doorbells),
         (&mut sum.spared_doorbells, node.spared_doorbells),
         (&mut sum.polls, node.polls),
+        (&mut sum.cluster.sent_frames, node.cluster.sent_frames),
         (&mut sum.ethernet.sent_frames, node.ethernet.sent_frames),
         (&mut sum.ethernet.received_frames, node.ethernet.received_frames),
         (&mut sum.ethernet.dropped_frames, node.ethernet.dropped_frames),
@@ -100,6 +101,7 @@ fn add(sum: &mut NodeFigures, node: &NodeFigures) {
             *sum = sum.wrapping_add(*count);
         }
     };
+    add_counts(&mut sum.shortcuts, &node.shortcuts);
     add_counts(&mut sum.interrupts, &node.interrupts);
     add_counts(&mut sum.nic_counts, &node.nic_counts);
     add_counts(&mut sum.violations, &node.violations);
@@ -269,6 +271,10 @@ fn counters_text(nodes: &[NodeFigures]) -> String {
             if !counts.is_empty() {
                 text += &format!("{}: {what}: {}\n", node.name, counts.join(", "));
             }
+        }
+        for (way, frames) in &node.shortcuts {
+            let all = node.cluster.sent_frames;
+            text += &format!("{}: frames carried {way}: {frames} of {all}\n", node.name);
         }
         for port in &node.ports {
             let interrupts: String =

@@ -362,8 +362,9 @@ fn node_figures(world: &World<'_>, number: usize, name: &str) -> NodeFigures {
         ]));
         figures.violations.append(&mut named(state.violations.iter().map(|(name, count)| (*name, *count))));
     }
-    if let Some(counters) = world.nodes.get(number).map(|node| node.port.counters()) {
-        figures.link_events = link_events(counters);
+    if let Some(node) = world.nodes.get(number) {
+        figures.link_events = link_events(node.port.counters());
+        figures.shortcuts = named([("unencoded", node.card.counts.short_way), ("lent", node.lent_frames)]);
     }
     figures
 }

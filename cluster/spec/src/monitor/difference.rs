@@ -46,6 +46,7 @@ impl NodeFigures {
         self.model_time_ps = self.model_time_ps.saturating_sub(before.model_time_ps);
         self.ethernet.subtract(&before.ethernet);
         self.cluster.subtract(&before.cluster);
+        subtract_counts(&mut self.shortcuts, &before.shortcuts);
         subtract_counts(&mut self.interrupts, &before.interrupts);
         subtract_counts(&mut self.nic_counts, &before.nic_counts);
         subtract_counts(&mut self.violations, &before.violations);
@@ -134,6 +135,7 @@ mod tests {
         let node = NodeFigures {
             messages_sent: scale,
             doorbells: 2 * scale,
+            shortcuts: [("lent".to_owned(), 2), ("unencoded".to_owned(), scale)].into(),
             interrupts: [("message".to_owned(), 3 * scale)].into(),
             ports: vec![port(0, 4), port(3, scale)],
             device_faults: [("stale".to_owned(), 2), ("short".to_owned(), scale)].into(),
@@ -167,6 +169,7 @@ mod tests {
         expected.nodes[0].ledger.remove(0);
         expected.nodes[0].ports.remove(0);
         expected.nodes[0].device_faults.remove("stale");
+        expected.nodes[0].shortcuts.remove("lent");
         expected.nodes[0].device_fault_log =
             (8..=10).map(|number| DeviceFault { number, ..DeviceFault::default() }).collect();
         expected.model.why_estimate = why_estimate(&expected.nodes);

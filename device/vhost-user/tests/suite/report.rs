@@ -48,6 +48,22 @@ fn a_measurement_holds_what_happened_since_it_began_and_nothing_else() {
 }
 
 #[test]
+fn a_clean_stream_goes_the_short_way_and_the_report_says_so() {
+    const MESSAGES: u64 = 500;
+    let lab = lab(2);
+    let guests = [lab.guest(0).unwrap(), lab.guest(1).unwrap()];
+    let [mut a, mut b] = pair([&guests[0], &guests[1]]);
+    let before = ask(&lab, &Request::Stats);
+    stream(&mut a, &mut b, MESSAGES);
+    let since = ask(&lab, &Request::Stats).since(&before);
+    // Messages and the credits that come back for them. What waited for a credit goes the general way.
+    let unencoded: u64 =
+        since.nodes.iter().map(|node| node.shortcuts.get("unencoded").copied().unwrap_or(0)).sum();
+    let frames: u64 = since.nodes.iter().map(|node| node.cluster.sent_frames).sum();
+    assert!(frames >= MESSAGES && unencoded * 10 >= frames * 9, "{unencoded} of {frames}");
+}
+
+#[test]
 fn interrupts_are_told_by_cause_and_by_page() {
     let lab = lab(2);
     let guests = [lab.guest(0).unwrap(), lab.guest(1).unwrap()];
