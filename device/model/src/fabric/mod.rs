@@ -3,6 +3,7 @@
 //! * [`ethernet`]: the header that every frame has;
 //! * [`faults`]: what may go wrong on a link, drawn from a seed;
 //! * [`link`]: one direction of a link: bandwidth, latency, queue;
+//! * [`series`]: equal frames on one way, priced together;
 //! * [`switch`]: who is where.
 //!
 //! [`Fabric::forward`] takes a frame by reference and says who gets it and when; a shell keeps the bytes. Nothing waits
@@ -11,6 +12,7 @@
 pub mod ethernet;
 pub mod faults;
 pub mod link;
+pub mod series;
 mod stretch;
 pub mod switch;
 

@@ -2,6 +2,7 @@
 
 use niclab_model::fabric::ethernet::{Concern, HEADER_BYTES};
 use niclab_model::fabric::faults::Faults;
+use niclab_model::fabric::series::{PortPairs, SeriesFrame};
 use niclab_model::fabric::{Deliveries, Delivery, Port, Ports, Switching, Unencoded};
 use niclab_model::nic::frame::{LentHead, SharedFrame};
 use niclab_model::nic::parcel::Parcel;
@@ -416,6 +417,37 @@ impl Network {
         for delivery in deliveries.iter() {
             self.latest = self.latest.max(delivery.at);
         }
+    }
+
+    /// To which node Ethernet frames of `bytes` that begin with `header` go as a series: see [`Switching::series_way`].
+    #[inline]
+    pub fn series_way(
+        &mut self,
+        ports: &mut impl PortPairs,
+        from: u16,
+        header: &[u8; HEADER_BYTES],
+        bytes: usize,
+    ) -> Option<u16> {
+        if let Some(place) = self.blank.first_chunk_mut() {
+            *place = *header;
+        }
+        self.switching.series_way(ports, from, self.blank.get(..bytes)?)
+    }
+
+    /// Prices Ethernet frames of one length from one node to another: see [`Switching::forward_series`].
+    #[inline]
+    pub fn forward_series(
+        &mut self,
+        ports: &mut impl PortPairs,
+        way: (u16, u16),
+        bytes: usize,
+        frames: &mut [SeriesFrame],
+        last: Option<TraceTag>,
+    ) {
+        self.switching.forward_series(ports, way, bytes, frames, last);
+        // The last of a link's frames comes last.
+        let latest = frames.iter().rev().find_map(|frame| frame.at);
+        self.latest = self.latest.max(latest.unwrap_or_default());
     }
 
     /// The same for an Ethernet frame of which all bytes are there, shown to those who watch.

@@ -16,6 +16,7 @@ mod matching;
 mod monitor;
 mod parts;
 mod report;
+mod series;
 mod stations;
 mod turns;
 mod ultra;
