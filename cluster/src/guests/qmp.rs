@@ -68,6 +68,10 @@ enum Command<'a> {
     #[serde(rename = "query-migrate")]
     QueryMigrate {},
     Cont {},
+    #[serde(rename = "set-action")]
+    SetAction {
+        reboot: &'static str,
+    },
     #[serde(rename = "human-monitor-command")]
     Human {
         #[serde(rename = "command-line")]
@@ -223,6 +227,14 @@ impl Qmp {
     /// [`QmpError`].
     pub fn go_on(&mut self) -> Result<(), QmpError> {
         self.execute(&Command::Cont {}).map(drop)
+    }
+
+    /// Whether a guest that resets itself boots, from now on; else its QEMU ends.
+    ///
+    /// # Errors
+    /// [`QmpError`].
+    pub fn let_guest_reset(&mut self, boots: bool) -> Result<(), QmpError> {
+        self.execute(&Command::SetAction { reboot: if boots { "reset" } else { "shutdown" } }).map(drop)
     }
 
     fn execute(&mut self, command: &Command<'_>) -> Result<Value, QmpError> {
