@@ -416,7 +416,8 @@ fn what_is_to_go_by_itself_is_no_series() {
     assert_eq!(way(&mut plain(), 0, &frame(BROADCAST, mac_of_node(0), 60)), None, "to all");
     assert_eq!(way(&mut plain(), 0, &unicast(0, 2, 1_515)), None, "too long");
     assert_eq!(way(&mut plain(), 0, &[0; HEADER_BYTES - 1]), None, "no header");
-    let changes: [(&str, fn(&mut Fabric, u16)); 3] = [
+    type Change = fn(&mut Fabric, u16);
+    let changes: [(&str, Change); 3] = [
         ("link down", |fabric, port| assert!(fabric.set_link_up(port, false))),
         ("delay", |fabric, port| {
             assert!(fabric.set_faults(port, Faults { delay: Span::from_ns(1), ..Faults::NONE }));

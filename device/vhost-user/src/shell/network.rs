@@ -3,7 +3,7 @@
 use niclab_model::fabric::ethernet::{Concern, HEADER_BYTES};
 use niclab_model::fabric::faults::Faults;
 use niclab_model::fabric::series::{PortPairs, SeriesFrame};
-use niclab_model::fabric::{Deliveries, Delivery, Port, Ports, Switching, Unencoded};
+use niclab_model::fabric::{Deliveries, Delivery, KnownWay, Port, Ports, Switching, Unencoded};
 use niclab_model::nic::frame::{LentHead, SharedFrame};
 use niclab_model::nic::parcel::Parcel;
 use niclab_model::platform::trace_tag::TraceTag;
@@ -108,7 +108,7 @@ impl Network {
 
     /// To which node a frame goes, where that is known from the start.
     #[inline]
-    pub fn known_way(&self, frame: &[u8]) -> Option<u16> {
+    pub fn known_way(&self, frame: &[u8]) -> Option<KnownWay> {
         self.switching.known_way(frame)
     }
 
@@ -253,24 +253,30 @@ impl Network {
         !self.taps.is_any() && !self.is_any_faulty()
     }
 
-    /// Sends a frame of a model whose data is lent, while [`Network::may_lend`]. As [`Network::send`]: the frame is given back
-    /// when it arrives at once, and is under way otherwise.
+    /// Sends a frame of a model whose data is lent, while [`Network::may_lend`], on its `way` where that is known. As [`Network::send`]:
+    /// the frame is given back when it arrives at once, and is under way otherwise.
     #[inline]
     pub fn send_lent(
         &mut self,
         ports: &mut impl Ports,
         ready: Passage,
         from: u16,
-        frame: LentFrame,
+        frame: Box<LentFrame>,
+        way: Option<KnownWay>,
         message: Option<TraceTag>,
-    ) -> Option<(Delivery, LentFrame)> {
+    ) -> Option<(Delivery, Box<LentFrame>)> {
         let LentHead { bytes: head, frame_bytes } = frame.head();
-        if let Some(place) = self.blank.get_mut(..head.len()) {
-            place.copy_from_slice(head);
-        }
-        let silence = self.blank.get(..frame_bytes).unwrap_or_default();
         self.deliveries.clear();
-        self.switching.forward(ports, ready, from, silence, message, &mut self.deliveries);
+        if let Some(KnownWay { to, is_routed }) = way {
+            let frame = Unencoded { ready, to, is_routed, bytes: frame_bytes, message };
+            self.switching.forward_unencoded(ports, from, frame, &mut self.deliveries);
+        } else {
+            if let Some(place) = self.blank.get_mut(..head.len()) {
+                place.copy_from_slice(head);
+            }
+            let silence = self.blank.get(..frame_bytes).unwrap_or_default();
+            self.switching.forward(ports, ready, from, silence, message, &mut self.deliveries);
+        }
         match self.deliveries.as_slice() {
             &[only] if self.is_idle() => {
                 self.latest = self.latest.max(only.at);
@@ -313,7 +319,8 @@ impl Network {
         let frame = match frame {
             Carried::Whole(frame) => frame,
             Carried::Lent(frame) => {
-                if let Some((delivery, frame)) = self.send_lent(ports, ready, from, frame, message) {
+                let way = self.known_way(frame.head().bytes);
+                if let Some((delivery, frame)) = self.send_lent(ports, ready, from, frame, way, message) {
                     self.has_lent = true;
                     self.push(&delivery, Carried::Lent(frame), message, Concern::Card, false);
                 }
