@@ -4,7 +4,8 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use niclab_bench::{BenchSection, compare::DEFAULT_PROFILE, figures::PaperFigures};
-use niclab_cluster::arguments::ClusterArgs;
+use niclab_cluster::arguments::{ClusterArgs, rule_checking};
+use niclab_spec::RuleChecking;
 
 use crate::name::NameArgs;
 use crate::{match_unit, protocol};
@@ -127,6 +128,8 @@ pub enum Command {
     /// Tools for protocols that are assembled from components.
     #[command(subcommand, name = niclab_stitcher::CARD)]
     Protocol(protocol::Tool),
+    /// List what drivers must do, or explain one rule with its mend (docs/RULES.md).
+    Rules(RulesArgs),
     /// Print the JSON Schema of the cluster file, of the report or of a platform profile.
     Schema(SchemaArgs),
     /// Keep a cluster up. `niclab up` starts this.
@@ -229,12 +232,23 @@ pub struct CheckArgs {
     /// Measure ratios of wall times, but break on none: for machines that others use, too.
     #[arg(long, conflicts_with = "undecided_is_broken")]
     pub wall_is_not_judged: bool,
+    /// Hold drivers to the rules of the device programmer's manual: off, report, fail or stop. Default: what the scenario says.
+    #[arg(long, value_name = "MODE", value_parser = rule_checking)]
+    pub rules: Option<RuleChecking>,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
     /// Use no network; fail if something is missing.
     #[arg(long)]
     pub offline: bool,
+}
+
+/// Arguments of `rules`.
+#[derive(Debug, Args)]
+pub struct RulesArgs {
+    /// The rule to explain.
+    #[arg(value_name = "RULE")]
+    pub rule: Option<String>,
 }
 
 /// Arguments of `compare`.

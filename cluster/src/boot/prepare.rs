@@ -50,6 +50,9 @@ pub fn cluster(args: &ClusterArgs) -> Result<Cluster> {
         file.vcpus = vcpus;
         source.set_by_flag("vcpus", "--vcpus");
     }
+    if let Some(rules) = args.rules {
+        file.rules = rules;
+    }
     if args.cold {
         file.boot = BootChoice::Cold;
     }

@@ -17,6 +17,7 @@ mod plan;
 mod profile;
 mod protocol;
 mod report;
+mod rules;
 pub mod run;
 mod schema;
 mod shell;
@@ -75,6 +76,7 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::Profile(args) => profile::run(&args),
         Command::Figures(args) => figures::run(&args),
         Command::Validation(args) => figures::validate(&args),
+        Command::Rules(args) => rules::run(&args),
         Command::Schema(args) => schema::run(&args),
         Command::Supervise => Ok(supervisor::supervise().map(|()| 0)?),
     }
