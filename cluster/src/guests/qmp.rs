@@ -69,6 +69,10 @@ enum Command<'a> {
     QueryMigrate {},
     Cont {},
     Stop {},
+    #[serde(rename = "set-action")]
+    SetAction {
+        reboot: &'static str,
+    },
     #[serde(rename = "human-monitor-command")]
     Human {
         #[serde(rename = "command-line")]
@@ -232,6 +236,14 @@ impl Qmp {
     /// [`QmpError`].
     pub fn stop(&mut self) -> Result<(), QmpError> {
         self.execute(&Command::Stop {}).map(drop)
+    }
+
+    /// Whether a guest that resets itself boots, from now on; else its QEMU ends.
+    ///
+    /// # Errors
+    /// [`QmpError`].
+    pub fn let_guest_reset(&mut self, boots: bool) -> Result<(), QmpError> {
+        self.execute(&Command::SetAction { reboot: if boots { "reset" } else { "shutdown" } }).map(drop)
     }
 
     fn execute(&mut self, command: &Command<'_>) -> Result<Value, QmpError> {

@@ -3,6 +3,7 @@
 mod bench;
 mod check;
 mod compare;
+mod conform;
 mod debug;
 mod doctor;
 mod down;
@@ -69,6 +70,7 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::Record(args) => watch::record(&args),
         Command::Check(args) => check::run(&args),
         Command::Compare(args) => compare::run(&args),
+        Command::Conform(args) => conform::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Firmware(tool) => match_unit::run(&tool),
         Command::Protocol(tool) => protocol::run(&tool),

@@ -23,7 +23,7 @@ use niclab_model::time::{Passage, Time};
 use niclab_spec::{DeviceFaults, Faults};
 use parking_lot::MutexGuard;
 
-use self::cluster::Cut;
+use self::cluster::{Cut, Takings};
 use super::card::Card;
 use super::ethernet::Ethernet;
 use super::lent::{Carried, LentFrame, Loan};
@@ -64,6 +64,8 @@ pub struct Common {
     lockstep: Option<Box<lockstep::Lockstep>>,
     /// Cards that are taking another program.
     loading: Option<hand_over::Loading>,
+    /// How often all nodes were taken.
+    takings: Takings,
     /// So many let others have it for a moment, and go on with all nodes when they have it again.
     coming_back: usize,
     /// Not all nodes are here: these are of a part of them.
@@ -116,6 +118,7 @@ impl Common {
             latest: Time::ZERO,
             lockstep: None,
             loading: None,
+            takings: Takings::default(),
             coming_back: 0,
             is_part: false,
             cut: None,
@@ -172,6 +175,11 @@ impl World<'_> {
     #[inline]
     pub fn acts(&self) -> u64 {
         self.common.acts
+    }
+
+    /// How often all nodes were taken so far.
+    pub fn takings(&self) -> Takings {
+        self.common.takings
     }
 
     /// Lets data be lent to frames, as it is, or has all of it copied as if somebody watched: to compare the two.
