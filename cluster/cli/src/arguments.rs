@@ -4,7 +4,12 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use niclab_bench::{BenchSection, compare::DEFAULT_PROFILE, figures::PaperFigures};
-use niclab_cluster::{arguments::ClusterArgs, conform::case::Kind};
+use niclab_cluster::{
+    arguments::{ClusterArgs, rule_checking},
+    conform::case::Kind,
+};
+use niclab_images::Watcher;
+use niclab_spec::{GuestKernel, RuleChecking};
 
 use crate::name::NameArgs;
 use crate::{match_unit, protocol};
@@ -57,6 +62,9 @@ pub enum Command {
     /// What helps to write a driver (docs/DRIVER.md).
     #[command(subcommand)]
     Driver(DriverAction),
+    /// The guest kernel that watches what drivers do (docs/DRIVER.md).
+    #[command(subcommand)]
+    Kernel(KernelAction),
     /// Open gdb on a node's guest, with the symbols of its driver at their addresses. The guest stands still while gdb has it.
     Debug(DebugArgs),
     /// Print what a node wrote to its console, or the messages of its QEMU or of the daemon.
@@ -133,6 +141,8 @@ pub enum Command {
     /// Tools for protocols that are assembled from components.
     #[command(subcommand, name = niclab_stitcher::CARD)]
     Protocol(protocol::Tool),
+    /// List what drivers must do, or explain one rule with its mend (docs/RULES.md).
+    Rules(RulesArgs),
     /// Print the JSON Schema of the cluster file, of the report or of a platform profile.
     Schema(SchemaArgs),
     /// Keep a cluster up. `niclab up` starts this.
@@ -145,6 +155,32 @@ pub enum Command {
 pub enum DriverAction {
     /// Do as `run`, again at each change of the driver's source, until Ctrl-C. A run that goes on is ended first.
     Watch(RunArgs),
+}
+
+/// What `kernel` does.
+#[derive(Debug, Subcommand)]
+pub enum KernelAction {
+    /// Build it, from Debian's source package of the kernel that guests run, into the cache, once for each set of watchers. The one
+    /// that was asked for last is what `--kernel watching` means.
+    ///
+    /// It takes minutes to tens of minutes, all cores, and 2 GB of room on disk while it lasts; `nice niclab kernel build` leaves the
+    /// machine to others.
+    Build(KernelBuildArgs),
+}
+
+/// Arguments of `kernel build`.
+#[derive(Debug, Args)]
+pub struct KernelBuildArgs {
+    /// What shall watch, separated by commas: kasan, lockdep, kmemleak, ubsan, dma-debug, kcov, gcov, memory; kcsan in place of
+    /// kasan. Default: all but kcsan.
+    #[arg(long, value_delimiter = ',', value_name = "WATCHER", value_parser = Watcher::named)]
+    pub with: Vec<Watcher>,
+    /// Debian mirror to build from, instead of the one that apt on this machine uses.
+    #[arg(long, value_name = "URL")]
+    pub mirror: Option<String>,
+    /// Use no network; fail if something is missing.
+    #[arg(long)]
+    pub offline: bool,
 }
 
 /// Arguments of `run`.
@@ -163,6 +199,9 @@ pub struct RunArgs {
     /// Files about the run.
     #[command(flatten)]
     pub watch: RunWatchArgs,
+    /// Write which lines of the nodes' drivers were carried out to this file, as lcov. Needs `--kernel watching`.
+    #[arg(long, value_name = "FILE")]
+    pub coverage: Option<PathBuf>,
     /// End the commands after so many seconds.
     #[arg(long, value_name = "SECONDS")]
     pub timeout: Option<u64>,
@@ -235,12 +274,27 @@ pub struct CheckArgs {
     /// Measure ratios of wall times, but break on none: for machines that others use, too.
     #[arg(long, conflicts_with = "undecided_is_broken")]
     pub wall_is_not_judged: bool,
+    /// Hold drivers to the rules of the device programmer's manual: off, report, fail or stop. Default: what the scenario says.
+    #[arg(long, value_name = "MODE", value_parser = rule_checking)]
+    pub rules: Option<RuleChecking>,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+    /// The kernel of the guests of all scenarios: `watching`, the one that `niclab kernel build` makes. What it finds breaks a
+    /// scenario.
+    #[arg(long, value_name = "watching", value_parser = [GuestKernel::WATCHING])]
+    pub kernel: Option<String>,
     /// Use no network; fail if something is missing.
     #[arg(long)]
     pub offline: bool,
+}
+
+/// Arguments of `rules`.
+#[derive(Debug, Args)]
+pub struct RulesArgs {
+    /// The rule to explain.
+    #[arg(value_name = "RULE")]
+    pub rule: Option<String>,
 }
 
 /// Arguments of `conform`.

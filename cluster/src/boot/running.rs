@@ -31,6 +31,7 @@ use crate::{
         progress::{BootProgress, Stage},
         template::{self, Damage, GuestMemory, Saved},
     },
+    daemon::rules,
     guests::{
         agent::{AgentClient, AgentError, join_now},
         qmp::{Qmp, QmpError},
@@ -386,6 +387,7 @@ impl RunningCluster {
             match self.next_event(deadline)? {
                 Some(Event::DaemonReady) => {
                     is_daemon_ready = true;
+                    rules::follow(&self.plan);
                     deadline = Instant::now() + timeout;
                 }
                 Some(Event::Memory(rank, memory)) => {
