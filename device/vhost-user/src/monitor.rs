@@ -397,11 +397,14 @@ fn node_figures(world: &World<'_>, number: usize, name: &str) -> NodeFigures {
             ("ethernet_receive", state.receive_interrupts),
             ("ethernet_transmit", state.transmit_interrupts),
         ]));
+        figures.shortcuts.append(&mut named([("ethernet_series", state.series_frames)]));
         figures.violations.append(&mut named(state.violations.iter().map(|(name, count)| (*name, *count))));
     }
     if let Some(node) = world.nodes.get(number) {
         figures.link_events = link_events(node.port.counters());
-        figures.shortcuts = named([("unencoded", node.card.counts.short_way), ("lent", node.lent_frames)]);
+        figures
+            .shortcuts
+            .append(&mut named([("unencoded", node.card.counts.short_way), ("lent", node.lent_frames)]));
     }
     figures
 }

@@ -514,14 +514,15 @@ impl World<'_> {
         };
         let frame = loan.behind(head);
         let was_cut = self.common.cut.is_some();
-        if !self.reaches(frame.head().bytes, Concern::Card) {
+        let way = self.common.network.known_way(frame.head().bytes);
+        if !self.reaches_by(way) {
             let Passage { head: at, tail } = ready;
             let frame = Output::Frame { at, tail, frame: frame.into_owned(), message };
             return self.set_aside(node, frame, was_cut);
         }
         self.count_sent(node, ready.head, frame.frame_bytes());
         if let Some((delivery, frame)) =
-            self.common.network.send_lent(&mut self.nodes, ready, node as u16, frame, message)
+            self.common.network.send_lent(&mut self.nodes, ready, node as u16, frame, way, message)
         {
             let to = usize::from(delivery.to);
             let passage = Passage { head: delivery.head, tail: delivery.at };
