@@ -218,6 +218,14 @@ impl World<'_> {
         (0..self.nodes.len()).any(|node| self.serve_pages(node).more)
     }
 
+    /// Looks whether launches wait of which nobody told, where drivers are held to rules, and takes none.
+    pub fn peek_rules(&mut self) {
+        for (_, node) in self.nodes.iter_mut() {
+            let Card { rules, pages, vrings, .. } = &mut node.card;
+            rules.iter_mut().for_each(|rules| rules.peek(pages, vrings));
+        }
+    }
+
     /// Looks through memory that nobody in a guest is to touch, where drivers are held to rules.
     pub fn check_memory(&mut self) {
         self.nodes.iter_mut().for_each(|(_, node)| node.card.check_memory());
