@@ -16,6 +16,8 @@ mod observe;
 mod own_driver;
 mod packages;
 mod peripherals;
+mod rules;
 mod run;
 mod template;
 mod template_attacks;
+mod terminal;

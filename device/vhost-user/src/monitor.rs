@@ -227,6 +227,10 @@ pub fn answer_by(shell: &Shell, heart: &Heart, request: &Request) -> Answer {
             shell.alarm().wait(*seen, RULES_PATIENCE);
             heart.world(shell).map(|world| Answer::BrokenRules(broken_rules(shell, &world)))
         }
+        Request::PlaceBrokenRule { node, number, guest_at } => heart.world(shell).map(|mut world| {
+            let place = |node| world.nodes.card_mut(node).map(|card| card.place_broken(*number, guest_at));
+            number_of(shell, node).map(place).map_or_else(refused, |_| Answer::Done)
+        }),
         Request::SetDeviceFaults { node, faults } => {
             let set = set_device_faults(shell, heart, node, faults);
             set.map(|set| set.map_or_else(refused, |()| Answer::Done))
