@@ -626,6 +626,14 @@ impl Card {
         self.rules.as_ref().map(|rules| rules.book()).or(self.broken_before.as_ref())
     }
 
+    /// Keeps where the guest was when it broke a rule.
+    pub fn place_broken(&mut self, number: u64, guest_at: &str) {
+        let book = self.rules.as_mut().map(|rules| rules.book_mut()).or(self.broken_before.as_mut());
+        if let Some(book) = book {
+            book.place(number, guest_at);
+        }
+    }
+
     /// Looks through memory that nobody in the guest is to touch.
     pub fn check_memory(&mut self) {
         if let Some(rules) = &mut self.rules {
