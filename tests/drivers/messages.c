@@ -16,11 +16,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Longest wait for anything, in seconds: then the run is over. */
-#define PATIENCE 25
+/* Longest wait for one message, in seconds of a guest that may be slow: then the run is over. */
+#define PATIENCE 15
 #define ROUND_TRIPS 120
 #define BURST 150
+#define WRONGS 8
 #define LARGEST 4096
+/* Messages from this number on are read to nowhere: a driver may keep one of them, or drop it. */
+#define TO_NOWHERE 0xf0000000u
 
 static int device;
 static unsigned int most_bytes;
@@ -55,6 +58,7 @@ static void put(uint32_t number)
 	long written;
 
 	fill(message, number);
+	alarm(PATIENCE);
 	do
 		written = write(device, message, length_of(number));
 	while (written < 0 && errno == EINTR);
@@ -64,17 +68,19 @@ static void put(uint32_t number)
 
 static void take(uint32_t number)
 {
-	uint8_t message[LARGEST + 64], expected[LARGEST];
+	uint8_t message[LARGEST], expected[LARGEST];
 	uint32_t found;
 	long bytes;
 
-	memset(message, 0x55, sizeof(message));
-	do
+	alarm(PATIENCE);
+	do {
 		bytes = read(device, message, most_bytes);
-	while (bytes < 0 && errno == EINTR);
-	if (bytes < (long)sizeof(found))
-		fail("read", number, length_of(number), bytes);
-	memcpy(&found, message, sizeof(found));
+		if (bytes < 0 && errno == EINTR)
+			continue;
+		if (bytes < (long)sizeof(found))
+			fail("read", number, length_of(number), bytes);
+		memcpy(&found, message, sizeof(found));
+	} while (bytes < 0 || found >= TO_NOWHERE);
 	if (found != number)
 		fail("number of message", number, number, found);
 	if (bytes != (long)length_of(number))
@@ -89,22 +95,24 @@ static void on_alarm(int signal)
 	(void)signal;
 }
 
-/* What programs do wrong is answered, and changes nothing for those that come later. */
+/* An address that is mapped nowhere. */
+static void *volatile nowhere = (void *)8;
+
+/* What programs do wrong is answered, and changes nothing for those that come later. Nothing is there to be read meanwhile. */
 static void do_wrong(void)
 {
-	/* An address that is mapped nowhere. */
-	void *volatile nowhere = (void *)8;
-	struct itimerval soon = { .it_value = { .tv_usec = 20000 } }, never = {};
+	/* Again and again: the first may come before the wait begins. */
+	struct itimerval soon = { .it_value = { .tv_usec = 20000 }, .it_interval = { .tv_usec = 20000 } }, never = {};
 	struct sigaction action = { .sa_handler = on_alarm };
-	uint8_t message[LARGEST];
+	uint8_t message[LARGEST + 8] = {};
 	int i;
 
-	for (i = 0; i < 8; i++) {
+	for (i = 0; i < WRONGS; i++) {
 		if (write(device, nowhere, 8) != -1 || errno != EFAULT)
 			fail("write from nowhere", i, -1, 0);
-		if (write(device, message, 0) > 0)
-			fail("write of nothing", i, -1, 0);
-		/* Nothing is there to be read: a signal ends the wait. */
+		if (write(device, message, 0) > 0 || write(device, message, sizeof(message)) != -1)
+			fail("write of nothing, or too much", i, -1, 0);
+		/* A signal ends the wait. */
 		sigaction(SIGALRM, &action, NULL);
 		setitimer(ITIMER_REAL, &soon, NULL);
 		if (read(device, message, most_bytes) != -1 || errno != EINTR)
@@ -112,7 +120,25 @@ static void do_wrong(void)
 		setitimer(ITIMER_REAL, &never, NULL);
 		signal(SIGALRM, SIG_DFL);
 	}
+}
+
+/* The other end sends what this one has no room for. */
+static void take_to_nowhere(void)
+{
+	int i;
+
 	alarm(PATIENCE);
+	for (i = 0; i < WRONGS; i++)
+		if (read(device, nowhere, most_bytes) != -1 || errno != EFAULT)
+			fail("read to nowhere", i, -1, 0);
+}
+
+static void put_to_nowhere(void)
+{
+	uint32_t i;
+
+	for (i = 0; i < WRONGS; i++)
+		put(TO_NOWHERE + i);
 }
 
 static void burst(int sends, uint32_t first, unsigned int pause_every)
@@ -145,21 +171,18 @@ int main(int argc, char **argv)
 	device = open(argv[1], O_RDWR);
 	if (device < 0 || most_bytes < 8 || most_bytes > LARGEST)
 		fail("open", 0, 0, device);
-	alarm(PATIENCE);
-	/* While one end does wrong the other waits for it, so that there is nothing to be read. */
-	if (rank == 0)
+	/* While one end does wrong the other waits for it. */
+	if (rank == 0) {
 		do_wrong();
-	if (rank == 0)
+		put_to_nowhere();
 		put(at);
-	else
 		take(at);
-	at++;
-	if (rank == 1)
+	} else {
+		take_to_nowhere();
+		take(at);
 		do_wrong();
-	if (rank == 1)
 		put(at);
-	else
-		take(at);
+	}
 	at++;
 	for (i = 0; i < ROUND_TRIPS; i++, at++) {
 		if (rank == 0)
@@ -177,11 +200,11 @@ int main(int argc, char **argv)
 	fflush(NULL);
 	sender = fork();
 	if (sender == 0) {
-		alarm(PATIENCE);
 		burst(1, at, 0);
 		_exit(0);
 	}
 	burst(0, at, 16);
+	alarm(PATIENCE);
 	if (waitpid(sender, &status, 0) != sender || status)
 		fail("sender", 0, 0, status);
 	return 0;

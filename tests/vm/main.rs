@@ -1,6 +1,7 @@
 //! Clusters that are really booted. Each test reads as what a user does and what they then see.
 
 mod collectives;
+mod conform;
 mod device_faults;
 mod driver;
 mod faults;

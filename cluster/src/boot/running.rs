@@ -307,14 +307,11 @@ impl RunningCluster {
     pub fn boot_hearing(
         plan: Plan,
         folder: ClusterFolder,
-        (sender, events): (Sender<Event>, Receiver<Event>),
+        channel: (Sender<Event>, Receiver<Event>),
         timeout: Duration,
         on_healthy: &mut dyn FnMut(&NodePlan),
     ) -> Result<Self, Failure> {
-        let owner = sender.clone();
-        // An owner that no longer listens is already taking the cluster down.
-        signals::tell(move |signal| drop(owner.send(Event::Signal(signal))));
-        let mut cluster = Self::start(plan, folder, sender, events)?;
+        let mut cluster = Self::begin(plan, folder, channel)?;
         match cluster.bring_up(timeout, on_healthy) {
             Ok(()) => Ok(cluster),
             Err(failure) => {
@@ -322,6 +319,21 @@ impl RunningCluster {
                 Err(failure)
             }
         }
+    }
+
+    /// Starts a cluster, for whoever wants to look at one that does not come up; [`Self::bring_up`] is next.
+    ///
+    /// # Errors
+    /// As [`Self::boot`].
+    pub fn begin(
+        plan: Plan,
+        folder: ClusterFolder,
+        (sender, events): (Sender<Event>, Receiver<Event>),
+    ) -> Result<Self, Failure> {
+        let owner = sender.clone();
+        // An owner that no longer listens is already taking the cluster down.
+        signals::tell(move |signal| drop(owner.send(Event::Signal(signal))));
+        Self::start(plan, folder, sender, events)
     }
 
     /// Writes the files and starts the daemon.
@@ -376,7 +388,15 @@ impl RunningCluster {
         }
     }
 
-    fn bring_up(&mut self, timeout: Duration, on_healthy: &mut dyn FnMut(&NodePlan)) -> Result<(), Failure> {
+    /// Waits until every guest is healthy. `on_healthy` is told of each.
+    ///
+    /// # Errors
+    /// [`Failure`]; whatever there is then stays, until [`Self::shut_down`].
+    pub fn bring_up(
+        &mut self,
+        timeout: Duration,
+        on_healthy: &mut dyn FnMut(&NodePlan),
+    ) -> Result<(), Failure> {
         self.record()?;
         (0..self.plan.nodes.len()).for_each(|rank| self.progress.begins(rank, Stage::Memory));
         copy_memories(&self.plan, &self.sender);

@@ -23,8 +23,22 @@ const FAULTS: [Fault; 6] = [
     Fault { key: "doubled_interrupt", is_only_late: true, set: |faults| faults.doubled_interrupt = 0.2 },
 ];
 
+/// The place in the table of a fault that has drivers meet what cannot be.
+const BAD_STATUS: usize = 2;
+
 /// Cases in a default run whose moments are drawn anew for each seed.
 const DRAWN: u64 = 2;
+
+/// What is done once more with guests whose kernel watches, where all is slower: each of what leads a driver to other places.
+const WATCHED: [Kind; 7] = [
+    Kind::Plain,
+    Kind::Rebind,
+    Kind::Kill,
+    Kind::Fault(BAD_STATUS),
+    Kind::Unkind,
+    Kind::Reload,
+    Kind::Combined,
+];
 
 /// What is done to the driver while the command runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,15 +135,38 @@ pub struct Case {
     pub kind: Kind,
     /// What is drawn.
     pub seed: u64,
+    /// Whether the guests' kernel is the one that watches, where the cluster's own is another.
+    pub is_watched: bool,
 }
 
-/// The cases of a run: all kinds, or one, with seeds from this one on. `seeds` are those of unkind devices, or of the one kind.
-#[must_use]
-pub fn cases(only: Option<Kind>, from: u64, seeds: Option<u64>) -> Vec<Case> {
-    let of = |kind: Kind, count: u64| (from..from.saturating_add(count)).map(move |seed| Case { kind, seed });
-    match only {
-        Some(kind) => of(kind, seeds.unwrap_or(1)).collect(),
-        None => Kind::all().flat_map(|kind| of(kind, kind.seeds(seeds.unwrap_or(DEFAULT_SEEDS)))).collect(),
+/// Which cases a run has.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Choice {
+    /// One kind alone.
+    pub only: Option<Kind>,
+    /// The first seed.
+    pub from: u64,
+    /// How many there are of unkind devices, or of the one kind.
+    pub seeds: Option<u64>,
+    /// Whether some cases come a second time, with guests whose kernel watches.
+    pub is_watched_too: bool,
+}
+
+impl Choice {
+    /// The cases: all kinds, or one, with seeds from this one on.
+    #[must_use]
+    pub fn cases(self) -> Vec<Case> {
+        let of = |kind: Kind, count: u64, is_watched: bool| {
+            let seeds = self.from..self.from.saturating_add(count);
+            seeds.map(move |seed| Case { kind, seed, is_watched })
+        };
+        if let Some(kind) = self.only {
+            return of(kind, self.seeds.unwrap_or(1), false).collect();
+        }
+        let usual =
+            Kind::all().flat_map(|kind| of(kind, kind.seeds(self.seeds.unwrap_or(DEFAULT_SEEDS)), false));
+        let watched = WATCHED.into_iter().filter(|_| self.is_watched_too).flat_map(|kind| of(kind, 1, true));
+        usual.chain(watched).collect()
     }
 }
 
@@ -166,6 +203,7 @@ mod tests {
                 faults.rates().iter().filter(|rate| rate.chance > 0.0).map(|rate| rate.key).collect();
             assert_eq!((set, FAULTS[number].key), (vec![*key], *key));
         }
+        assert_eq!(FAULTS[BAD_STATUS].key, "bad_status");
         let all = several_faults(|| true);
         assert!(all.rates().iter().all(|rate| rate.chance > 0.0));
         assert_eq!(several_faults(|| false), faults(0), "one at least");
@@ -173,15 +211,23 @@ mod tests {
 
     #[test]
     fn a_default_run_has_all_kinds_and_one_kind_alone_has_the_seeds_that_are_asked_for() {
-        let default = cases(None, 1, None);
+        let choice = Choice { from: 1, ..Choice::default() };
+        let default = choice.cases();
         for kind in Kind::all() {
-            assert!(default.contains(&Case { kind, seed: 1 }), "{kind:?}");
+            assert!(default.contains(&Case { kind, seed: 1, is_watched: false }), "{kind:?}");
         }
         let unkind = default.iter().filter(|case| case.kind == Kind::Unkind).count();
         assert_eq!(unkind as u64, DEFAULT_SEEDS);
-        let seeds = |case: &Case| case.seed;
-        assert_eq!(cases(Some(Kind::Reboot), 7, None).iter().map(seeds).collect::<Vec<_>>(), [7]);
-        assert_eq!(cases(Some(Kind::Plain), 7, Some(3)).iter().map(seeds).collect::<Vec<_>>(), [7, 8, 9]);
-        assert_eq!(cases(None, 5, Some(0)).iter().filter(|case| case.kind == Kind::Unkind).count(), 0);
+        let watched = Choice { is_watched_too: true, ..choice }.cases();
+        assert_eq!(watched[..default.len()], default);
+        assert_eq!(watched[default.len()..].iter().map(|case| case.kind).collect::<Vec<_>>(), WATCHED);
+        assert!(watched[default.len()..].iter().all(|case| case.is_watched));
+        let seeds = |only, seeds| {
+            let cases = Choice { only: Some(only), from: 7, seeds, is_watched_too: true }.cases();
+            cases.iter().map(|case| case.seed).collect::<Vec<_>>()
+        };
+        assert_eq!((seeds(Kind::Reboot, None), seeds(Kind::Plain, Some(3))), (vec![7], vec![7, 8, 9]));
+        let without = Choice { seeds: Some(0), ..choice }.cases();
+        assert_eq!(without.iter().filter(|case| case.kind == Kind::Unkind).count(), 0);
     }
 }

@@ -75,7 +75,7 @@ impl<'l, 'r, 'c> Conduct<'l, 'r, 'c> {
 
     /// What is left of programs whose peers, drivers or cards are not what they were.
     fn end(&mut self, programs: &[Program]) -> Result<(), Trouble> {
-        self.lab.wait(programs, LEFT_ALONE)?;
+        self.lab.wait(programs, self.lab.patient(LEFT_ALONE))?;
         self.lab.kill(programs, "the command")
     }
 
@@ -156,7 +156,7 @@ impl<'l, 'r, 'c> Conduct<'l, 'r, 'c> {
             self.judged()?;
         } else {
             let programs = self.lab.start_all(self.command)?;
-            self.lab.wait(&programs, FAULTY)?;
+            self.lab.wait(&programs, self.lab.patient(FAULTY))?;
             self.end(&programs)?;
         }
         self.lab.set_faults(&DeviceFaults::default())?;

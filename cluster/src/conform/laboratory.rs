@@ -135,6 +135,12 @@ impl<'a> Laboratory<'a> {
         self.running.plan().nodes.len()
     }
 
+    /// So long, or longer where guests are slow because they are watched.
+    #[must_use]
+    pub fn patient(&self, time: Duration) -> Duration {
+        time * self.running.plan().patience
+    }
+
     fn name(&self, rank: usize) -> String {
         self.running.plan().nodes.get(rank).map(|node| node.name.clone()).unwrap_or_default()
     }
@@ -214,7 +220,7 @@ impl<'a> Laboratory<'a> {
         }
         let numbers: Vec<usize> = left.iter().map(|program| program.number).collect();
         let all = |over: &BTreeMap<usize, _>| numbers.iter().all(|number| over.contains_key(number));
-        if self.until(Instant::now() + KILLED, all)? {
+        if self.until(Instant::now() + self.patient(KILLED), all)? {
             return Ok(());
         }
         let stuck =
@@ -247,7 +253,7 @@ impl<'a> Laboratory<'a> {
         let argv: Vec<String> = fixed.into_iter().chain(words.iter().cloned()).collect();
         let programs: Vec<Program> =
             ranks.iter().map(|&rank| self.start(rank, &argv)).collect::<Result<_, _>>()?;
-        let is_over = self.wait(&programs, STEP)?;
+        let is_over = self.wait(&programs, self.patient(STEP))?;
         match self.failed(&programs) {
             Some(Trouble::Exit { node, said, .. }) => {
                 Err(Trouble::Step { step: format!("{step} on {node}"), said })
@@ -256,7 +262,10 @@ impl<'a> Laboratory<'a> {
             None if is_over => Ok(()),
             None => {
                 let nodes = self.left(&programs).join(", ");
-                Err(Trouble::Hang(format!("{step} on {nodes} takes more than {} s", STEP.as_secs())))
+                Err(Trouble::Hang(format!(
+                    "{step} on {nodes} takes more than {} s",
+                    self.patient(STEP).as_secs()
+                )))
             }
         }
     }
@@ -293,7 +302,7 @@ impl<'a> Laboratory<'a> {
     pub fn load(&mut self, ranks: &[usize]) -> Result<(), Trouble> {
         let numbers = ranks.iter().map(|&rank| self.begin_load(rank)).collect::<Result<Vec<_>, _>>()?;
         let all = |over: &BTreeMap<usize, _>| numbers.iter().all(|number| over.contains_key(number));
-        let is_over = self.until(Instant::now() + STEP, all)?;
+        let is_over = self.until(Instant::now() + self.patient(STEP), all)?;
         for (&rank, number) in ranks.iter().zip(&numbers) {
             let step = format!("loading the driver on {}", self.name(rank));
             match self.over.get(number) {
@@ -302,7 +311,12 @@ impl<'a> Laboratory<'a> {
                     return Err(Trouble::Step { step, said: format!("modprobe: exit code {code}") });
                 }
                 Some(Err(said)) => return Err(Trouble::Step { step, said: said.clone() }),
-                None => return Err(Trouble::Hang(format!("{step} takes more than {} s", STEP.as_secs()))),
+                None => {
+                    return Err(Trouble::Hang(format!(
+                        "{step} takes more than {} s",
+                        self.patient(STEP).as_secs()
+                    )));
+                }
             }
         }
         debug_assert!(is_over, "each was looked at");
@@ -311,20 +325,19 @@ impl<'a> Laboratory<'a> {
 
     /// Begins to load a node's driver; the number under which its end is told.
     fn begin_load(&mut self, rank: usize) -> Result<usize, Trouble> {
-        let node = self.running.plan().nodes.get(rank).cloned();
-        let own = node.and_then(|node| Some((node.driver.clone()?, node)));
-        let Some((own, node)) = own else {
+        let own = self.running.plan().nodes.get(rank).and_then(|node| node.driver.clone());
+        let Some(own) = own else {
             let argv = ["sh", "-c", LOAD_OURS].map(str::to_owned);
             return Ok(self.start(rank, &argv)?.number);
         };
         let number = self.next;
         self.next += 1;
         let (agent, events) = (self.running.agent(rank).cloned(), self.running.sender());
+        let deadline = Instant::now() + self.patient(STEP);
         thread::spawn(move || {
             let gone = || "the guest is gone".to_owned();
             let loaded = agent.ok_or_else(gone).and_then(|agent| {
-                crate::boot::driver::load(&agent, &node, &own, Instant::now() + STEP)
-                    .map_err(|error| error.to_string())
+                crate::boot::driver::load(&agent, &own, deadline).map_err(|error| error.to_string())
             });
             // If nobody listens any more, the cluster is being taken down.
             let _ = events.send(Event::CommandOver(number, loaded.map(|()| 0)));
@@ -334,7 +347,7 @@ impl<'a> Laboratory<'a> {
 
     /// Waits until the cards have their drivers, and all else that a node is healthy with.
     fn wait_healthy(&mut self, ranks: &[usize]) -> Result<(), Trouble> {
-        let deadline = Instant::now() + STEP;
+        let deadline = Instant::now() + self.patient(STEP);
         for &rank in ranks {
             let Some(agent) = self.running.agent(rank).cloned() else { continue };
             loop {
@@ -361,8 +374,8 @@ impl<'a> Laboratory<'a> {
         qemu.let_guest_reset(true)?;
         let argv = ["sh", "-c", RESET].map(str::to_owned);
         let reset = self.start(rank, &argv)?;
-        let is_gone = self.wait(std::slice::from_ref(&reset), STEP)?;
-        let deadline = Instant::now() + REBOOT;
+        let is_gone = self.wait(std::slice::from_ref(&reset), self.patient(STEP))?;
+        let deadline = Instant::now() + self.patient(REBOOT);
         if is_gone {
             self.running.await_rebooted(rank, deadline);
         }
@@ -374,7 +387,10 @@ impl<'a> Laboratory<'a> {
         if is_gone && is_back(self) {
             return Ok(());
         }
-        Err(Trouble::Hang(format!("{node} is not back {} s after it was reset", REBOOT.as_secs())))
+        Err(Trouble::Hang(format!(
+            "{node} is not back {} s after it was reset",
+            self.patient(REBOOT).as_secs()
+        )))
     }
 
     /// Lets these faults happen in all NICs from now on.

@@ -3,19 +3,26 @@
 //! * [`case`]: which cases there are;
 //! * [`laboratory`]: the cluster of a case, and what can be done to it;
 //! * [`conduct`]: what is done in each case;
+//! * [`findings`]: what others than the command see of a driver;
 //! * [`verdict`]: what became of them, as data.
 //!
 //! Each case has a cluster of its own, which comes out of a template: none knows of what another did.
 
 pub mod case;
 pub mod conduct;
+pub mod findings;
 pub mod laboratory;
 pub mod verdict;
 
-use std::time::{Duration, Instant};
+use std::{
+    fmt::Display,
+    sync::mpsc,
+    time::{Duration, Instant},
+};
 
 use anyhow::Result;
-use niclab_spec::{Cluster, ClusterName};
+use niclab_images::Cache;
+use niclab_spec::{Cluster, ClusterName, GuestKernel, RuleChecking};
 
 use self::{
     case::{Case, Kind},
@@ -42,8 +49,7 @@ pub const WRONG_USE: u8 = 2;
 pub const NOT_RUN: u8 = 3;
 
 /// Messages over niclab's own driver, whatever the card: there and back with sleeping receivers, and as fast as they go.
-const OWN_WORKLOAD: &str = "niclab-perf pingpong -s 16 -n 100 --interrupt-every 4 --poll block --timeout 20 && \
-                            niclab-perf stream -s 16 -n 500 --timeout 20";
+const OWN_WORKLOAD: [&str; 6] = ["niclab-perf", "demo", "--poll", "block", "--timeout", "20"];
 
 /// What is asked for.
 pub struct Request<'a> {
@@ -63,6 +69,13 @@ pub struct Request<'a> {
     pub repeat: &'a dyn Fn(&Case) -> String,
 }
 
+/// Whether a kernel that watches can be had, for a cluster whose own is the usual one.
+#[must_use]
+pub fn has_watching_kernel(cluster: &Cluster) -> bool {
+    let is_built = || Cache::locate().is_ok_and(|cache| niclab_images::current_kernel(&cache).is_ok());
+    cluster.kernel == GuestKernel::Stock && is_built()
+}
+
 /// The command of a run for which none is given: messages over niclab's own driver, changed or not.
 ///
 /// # Errors
@@ -77,7 +90,7 @@ pub fn own_workload(cluster: &Cluster) -> Result<Vec<String>, String> {
         Some(other) => Err(format!(
             "{other} is not niclab's own driver, so say which command passes messages over it: niclab conform ... -- COMMAND"
         )),
-        None => Ok(["sh", "-c", OWN_WORKLOAD].map(str::to_owned).to_vec()),
+        None => Ok(OWN_WORKLOAD.map(str::to_owned).to_vec()),
     }
 }
 
@@ -138,6 +151,10 @@ enum Failed {
 fn one(request: &Request<'_>, case: Case, root: &RuntimeRoot) -> Result<Option<String>, Failed> {
     let mut cluster = request.cluster.clone();
     cluster.seed = case.seed;
+    cluster.rules = RuleChecking::Report;
+    if case.is_watched {
+        cluster.set_kernel(GuestKernel::Watching);
+    }
     if case.kind == Kind::Reboot {
         // So that the guest has what it boots; a guest that resets itself still ends its QEMU, until it is let.
         cluster.qemu_args.extend(["-action", "reboot=shutdown"].map(str::to_owned));
@@ -145,16 +162,32 @@ fn one(request: &Request<'_>, case: Case, root: &RuntimeRoot) -> Result<Option<S
     let name = cluster.name.clone().unwrap_or_else(|| ClusterName::of_run(std::process::id()));
     let plan = prepare::plan(request.args, &cluster, &name, root, request.args.offline);
     let plan = plan.map_err(Failed::Plan)?;
-    let folder = root.claim(&name).map_err(|error| Failed::NotRun(error.to_string()))?;
+    let folder = root.claim(&name).map_err(not_run)?;
     let timeout = request.args.boot_timeout(plan.nodes.len(), plan.patience);
     let has_own = plan.nodes.iter().any(|node| node.driver.is_some());
-    let mut running = RunningCluster::boot(plan, folder, timeout, &mut |_| {})
-        .map_err(|failure| of_failure(failure, has_own))?;
-    let mut laboratory = Laboratory::new(&mut running);
-    let conduct = Conduct::new(&mut laboratory, case, &request.command, request.limit);
-    let result = conduct.carry_out(case.kind);
+    let limit = request.limit * plan.patience;
+    let mut running = RunningCluster::begin(plan, folder, mpsc::channel()).map_err(not_run)?;
+    let result = running.bring_up(timeout, &mut |_| {}).map_err(Trouble::from).and_then(|()| {
+        let mut laboratory = Laboratory::new(&mut running);
+        Conduct::new(&mut laboratory, case, &request.command, limit).carry_out(case.kind)
+    });
+    // A guest that hangs or is gone is not asked: what it said stands on its console.
+    let is_answering = !matches!(result, Err(Trouble::Ended(_) | Trouble::Hang(_)));
+    let mut named = findings::of(&mut running, is_answering);
     running.shut_down(false);
-    result.map_err(|trouble| of_trouble(trouble, has_own))
+    match result.map_err(|trouble| of_trouble(trouble, has_own)) {
+        Ok(note) if named.is_empty() => Ok(note),
+        Ok(_) => Err(Failed::Driver(named)),
+        Err(Failed::Driver(others)) => {
+            named.extend(others);
+            Err(Failed::Driver(named))
+        }
+        Err(other) => Err(other),
+    }
+}
+
+fn not_run(error: impl Display) -> Failed {
+    Failed::NotRun(error.to_string())
 }
 
 /// What a case brought.
@@ -170,15 +203,16 @@ impl Found {
         let Self { named, note, not_run } = self;
         let passed = named.is_empty() && not_run.is_none();
         let wall_s = wall.as_secs_f64();
-        Verdict { case: case.kind, seed: case.seed, passed, named, note, not_run, wall_s, repeat }
+        let (seed, watched) = (case.seed, case.is_watched);
+        Verdict { case: case.kind, seed, watched, passed, named, note, not_run, wall_s, repeat }
     }
 }
 
 fn of_trouble(trouble: Trouble, has_own: bool) -> Failed {
     let named = match trouble {
         Trouble::Ended(failure) => return of_failure(failure, has_own),
-        Trouble::Monitor(error) => return Failed::NotRun(error.to_string()),
-        Trouble::Qemu(error) => return Failed::NotRun(error.to_string()),
+        Trouble::Monitor(error) => return not_run(error),
+        Trouble::Qemu(error) => return not_run(error),
         Trouble::Hang(what) => Named::Hang { what },
         Trouble::Step { step, said } => Named::Step { step, said },
         Trouble::Exit { node, code, said } => Named::Exit { node, code, said },
@@ -202,7 +236,7 @@ fn of_failure(failure: Failure, has_own: bool) -> Failed {
             Named::Step { step: format!("keeping {node} up"), said: console }
         }
         failure @ Failure::NotHealthy { .. } if has_own => Named::Hang { what: failure.to_string() },
-        failure => return Failed::NotRun(failure.to_string()),
+        failure => return not_run(failure),
     };
     Failed::Driver(vec![named])
 }
@@ -231,7 +265,7 @@ mod tests {
 
     #[test]
     fn a_case_is_passed_failed_or_neither() {
-        let case = Case { kind: Kind::Plain, seed: 7 };
+        let case = Case { kind: Kind::Plain, seed: 7, is_watched: false };
         let of = |found: Found| found.verdict(case, Duration::from_secs(1), "again".into());
         assert!(of(Found { note: Some("n".into()), ..Found::default() }).passed);
         let hang = Named::Hang { what: "x".into() };

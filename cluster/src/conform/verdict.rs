@@ -13,6 +13,31 @@ pub const CONFORMANCE_VERSION: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "by", rename_all = "kebab-case")]
 pub enum Named {
+    /// A rule of the device programmer's manual, which the device saw broken.
+    Rule {
+        /// The node whose driver broke it.
+        node: String,
+        /// Its name: `niclab rules NAME` explains it.
+        rule: String,
+        /// How often.
+        count: u64,
+        /// What was seen, the first time.
+        said: String,
+    },
+    /// Something that a kernel found which watches.
+    Kernel {
+        /// The node.
+        node: String,
+        /// Which of its watchers.
+        kind: String,
+        /// The kernel's own first words.
+        what: String,
+        /// The function of the driver in which that was.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        function: Option<String>,
+        /// All that the kernel said.
+        said: String,
+    },
     /// A panic or oops of a guest's kernel.
     Panic {
         /// The node.
@@ -46,6 +71,11 @@ pub enum Named {
 impl fmt::Display for Named {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Rule { node, rule, count, .. } => write!(f, "rule {rule} on {node}, {count} times"),
+            Self::Kernel { node, kind, function, .. } => {
+                let place = function.as_ref().map_or_else(String::new, |name| format!(" in {name}"));
+                write!(f, "{kind}{place} on {node}")
+            }
             Self::Panic { node, .. } => write!(f, "panic on {node}"),
             Self::Hang { what } => write!(f, "hang: {what}"),
             Self::Exit { node, code, .. } => write!(f, "exit code {code} on {node}"),
@@ -59,7 +89,11 @@ impl Named {
     #[must_use]
     pub fn said(&self) -> &str {
         match self {
-            Self::Panic { said, .. } | Self::Exit { said, .. } | Self::Step { said, .. } => said,
+            Self::Rule { said, .. }
+            | Self::Kernel { said, .. }
+            | Self::Panic { said, .. }
+            | Self::Exit { said, .. }
+            | Self::Step { said, .. } => said,
             Self::Hang { .. } => "",
         }
     }
@@ -72,6 +106,8 @@ pub struct Verdict {
     pub case: Kind,
     /// The seed of all that was drawn.
     pub seed: u64,
+    /// Whether the guests' kernel was the one that watches, where that of other cases is not.
+    pub watched: bool,
     /// Whether nothing was found.
     pub passed: bool,
     /// What named what was found, the sharpest first.
@@ -102,6 +138,15 @@ pub struct Conformance {
     /// The signal that ended it before all cases had run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_by_signal: Option<i32>,
+}
+
+impl Verdict {
+    /// The case as a reader calls it.
+    #[must_use]
+    pub fn label(&self) -> String {
+        let name = self.case.name();
+        if self.watched { format!("{name}, watched") } else { name }
+    }
 }
 
 impl Conformance {

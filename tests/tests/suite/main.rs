@@ -4,6 +4,7 @@
 
 mod agreement;
 mod device_faults;
+mod drivers;
 mod faults;
 mod library;
 mod planted;

@@ -7,7 +7,7 @@ use niclab_cluster::{
     boot::prepare,
     conform::{
         self, FAILED, NOT_RUN, PASSED, Request, WRONG_USE,
-        case::{self, Case},
+        case::{Case, Choice},
         verdict::{Conformance, Verdict},
     },
     host::exit_code,
@@ -42,11 +42,18 @@ pub fn run(args: &ConformArgs) -> Result<u8> {
         args.command.clone()
     };
     let words: Vec<String> = env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    let has_watching_kernel = conform::has_watching_kernel(&cluster);
     let request = Request {
         args: &args.cluster,
         cluster,
         command,
-        cases: case::cases(args.case, args.from, args.seeds),
+        cases: Choice {
+            only: args.case,
+            from: args.from,
+            seeds: args.seeds,
+            is_watched_too: has_watching_kernel,
+        }
+        .cases(),
         limit: args.timeout,
         fail_fast: args.fail_fast,
         repeat: &|case| repeat(&words, *case),
@@ -54,7 +61,7 @@ pub fn run(args: &ConformArgs) -> Result<u8> {
     let (mut number, all) = (0, request.cases.len());
     let mut on_verdict = |verdict: &Verdict| {
         number += 1;
-        let (case, seed, what) = (verdict.case.name(), verdict.seed, outcome(verdict));
+        let (case, seed, what) = (verdict.label(), verdict.seed, outcome(verdict));
         eprintln!("niclab: {number} of {all}: {case}, seed {seed}: {what}, {:.1} s", verdict.wall_s);
     };
     let conformance = match conform::conform(&request, &mut on_verdict) {
@@ -106,12 +113,12 @@ fn text(conformance: &Conformance) -> String {
         let named: Vec<String> = verdict.named.iter().map(|named| first_line(&named.to_string())).collect();
         let seed = verdict.seed.to_string();
         let wall = format!("{:.1}", verdict.wall_s);
-        rows.push(vec![verdict.case.name(), seed, word.to_owned(), named.join("; "), wall]);
+        rows.push(vec![verdict.label(), seed, word.to_owned(), named.join("; "), wall]);
     }
     let mut text = table(&rows);
     // Writing into a string does not fail.
     for verdict in conformance.cases.iter().filter(|verdict| !verdict.passed) {
-        let _ = writeln!(text, "\n{}, seed {}; again: {}", verdict.case.name(), verdict.seed, verdict.repeat);
+        let _ = writeln!(text, "\n{}, seed {}; again: {}", verdict.label(), verdict.seed, verdict.repeat);
         for named in &verdict.named {
             let _ = writeln!(text, "  {named}");
             let lines: Vec<&str> = named.said().lines().collect();
@@ -125,7 +132,7 @@ fn text(conformance: &Conformance) -> String {
     }
     for verdict in &conformance.cases {
         if let Some(note) = &verdict.note {
-            let _ = writeln!(text, "\n{}, seed {}: {note}", verdict.case.name(), verdict.seed);
+            let _ = writeln!(text, "\n{}, seed {}: {note}", verdict.label(), verdict.seed);
         }
     }
     let (failed, not_run) = (conformance.failed(), conformance.not_run());
@@ -155,6 +162,12 @@ fn repeat(words: &[String], case: Case) -> String {
         }
         if word == "conform" {
             line.extend(["--case".to_owned(), case.kind.name(), "--from".to_owned(), case.seed.to_string()]);
+            line.extend(
+                case.is_watched
+                    .then_some(["--kernel".to_owned(), "watching".to_owned()])
+                    .into_iter()
+                    .flatten(),
+            );
         }
     }
     line.extend(words.map(|word| quoted(word)));
@@ -181,6 +194,7 @@ mod tests {
         Verdict {
             case: Kind::Rebind,
             seed: 3,
+            watched: false,
             passed: named.is_empty() && not_run.is_none(),
             named,
             note: None,
@@ -212,7 +226,7 @@ mod tests {
             "--case",
         ];
         let words = words.map(str::to_owned);
-        let line = repeat(&words, Case { kind: Kind::Fault(2), seed: 11 });
+        let line = repeat(&words, Case { kind: Kind::Fault(2), seed: 11, is_watched: false });
         assert_eq!(
             line,
             "niclab conform --case bad-status --from 11 --driver 'my driver' -- sh -c 'a '\\''b'\\''' --case"

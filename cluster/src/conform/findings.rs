@@ -1,0 +1,52 @@
+//! What others than the command see of a driver: the device, whose rules it broke, and kernels that watch.
+
+use crate::{boot::running::RunningCluster, daemon::monitor, watching};
+
+use super::verdict::Named;
+
+/// What was found in a cluster since it was started, the sharpest first. A daemon that does not answer knows of nothing; guests that
+/// do not have what they said looked at.
+pub fn of(running: &mut RunningCluster, is_answering: bool) -> Vec<Named> {
+    let mut named = rules(running);
+    named.extend(kernels(running, is_answering));
+    named
+}
+
+/// What the nodes' kernels have found, where they watch.
+fn kernels(running: &mut RunningCluster, is_answering: bool) -> Vec<Named> {
+    if running.plan().watching.is_none() {
+        return Vec::new();
+    }
+    let asked = if is_answering { watching::look(running).ok() } else { None };
+    let watched = asked.unwrap_or_else(|| watching::look_at_consoles(running.plan()));
+    let of_node = |watched: watching::Watched| {
+        let node = watched.node;
+        watched.findings.into_iter().map(move |finding| Named::Kernel {
+            node: node.clone(),
+            kind: finding.kind,
+            what: finding.title,
+            function: finding.function,
+            said: finding.text,
+        })
+    };
+    watched.into_iter().flat_map(of_node).collect()
+}
+
+/// The rules that the nodes broke.
+fn rules(running: &RunningCluster) -> Vec<Named> {
+    let stats = monitor::stats(&running.plan().monitor_socket).map_err(|error| log::warn!("{error}"));
+    let nodes = stats.map_or_else(|()| Vec::new(), |stats| stats.nodes);
+    let mut named = Vec::new();
+    for node in &nodes {
+        for (rule, &count) in &node.broken_rules {
+            let first = node.broken_rule_log.iter().find(|entry| entry.rule == *rule);
+            let said = first.map(|entry| {
+                let at = entry.guest_at.as_ref().map_or_else(String::new, |at| format!(", at {at}"));
+                format!("{}{at}", entry.seen)
+            });
+            let (node, rule) = (node.name.clone(), rule.clone());
+            named.push(Named::Rule { node, rule, count, said: said.unwrap_or_default() });
+        }
+    }
+    named
+}

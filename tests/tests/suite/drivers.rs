@@ -1,0 +1,34 @@
+//! Drivers with one bug each: their changes fit the sources that are there. That they are found is tested in guests.
+
+#[path = "../../drivers/table.rs"]
+mod table;
+
+use std::collections::BTreeSet;
+
+use table::{Driver, Finder, VARIANTS};
+
+#[test]
+fn every_bug_can_be_planted_into_the_driver_as_it_is() {
+    for variant in VARIANTS {
+        let folder = tempfile::tempdir().unwrap();
+        variant.plant(folder.path()).unwrap();
+        for edit in variant.edits {
+            let planted = std::fs::read_to_string(folder.path().join(edit.file)).unwrap();
+            assert!(planted.contains(edit.broken), "{}", variant.name);
+            assert_ne!(edit.sound, edit.broken, "{}", variant.name);
+        }
+        assert!(folder.path().join("Makefile").is_file(), "{}", variant.name);
+        assert!(!variant.class.is_empty() && !variant.driver.nic().is_empty());
+    }
+}
+
+#[test]
+fn there_are_twenty_bugs_or_more_of_which_two_at_most_are_beyond_those_who_look() {
+    let names: BTreeSet<&str> = VARIANTS.iter().map(|variant| variant.name).collect();
+    assert!(names.len() >= 20 && names.len() == VARIANTS.len());
+    let beyond = VARIANTS.iter().filter(|variant| matches!(variant.finder, Finder::Nobody(_)));
+    assert!(beyond.count() <= 2);
+    for driver in [Driver::Ultra, Driver::Gamma, Driver::Ours] {
+        assert!(VARIANTS.iter().any(|variant| variant.driver == driver), "{driver:?}");
+    }
+}

@@ -1,0 +1,69 @@
+//! `niclab conform`: good drivers pass, and drivers with a bug do not.
+
+use std::fs;
+
+use niclab_tests::{Niclab, compile};
+
+#[path = "../drivers/table.rs"]
+mod table;
+
+use table::{Driver, VARIANTS};
+
+/// Puts the program that passes messages over the example drivers into the folder that guests see.
+fn put_messages(niclab: &Niclab) {
+    let source = table::project().join("tests/drivers/messages.c");
+    compile(niclab, "messages", &fs::read_to_string(source).expect("the program's source"));
+}
+
+#[test]
+fn a_good_driver_passes_and_what_can_be_seen_of_a_bad_one_is_told_with_the_line_that_repeats_it() {
+    let niclab = Niclab::new();
+    put_messages(&niclab);
+    let good = Driver::Ultra.folder().canonicalize().expect("the example").display().to_string();
+    for case in ["kill", "rebind", "reload", "stale", "combined"] {
+        let conform =
+            ["conform", "--driver", &good, "--case", case, "--", "./messages", "/dev/example", "64"];
+        let outcome = niclab.run(conform).success();
+        assert!(outcome.stdout.contains("1 passed, 0 failed, 0 not run"), "{outcome}");
+    }
+    assert!(niclab.processes().is_empty(), "{:#?}", niclab.processes());
+}
+
+#[test]
+fn wrong_use_and_drivers_that_cannot_be_built_have_codes_of_their_own() {
+    let niclab = Niclab::new();
+    let good = Driver::Ultra.folder().display().to_string();
+    let without = niclab.run(["conform", "--driver", &good]);
+    assert_eq!(without.code(), 2, "{without}");
+    assert!(without.stderr.contains("-- COMMAND"), "{without}");
+    let unknown = niclab.run(["conform", "--case", "no-such"]);
+    assert_eq!(unknown.code(), 2, "{unknown}");
+    assert!(unknown.stderr.contains("rebind"), "{unknown}");
+    let nothing = niclab.folder().display().to_string();
+    let unbuilt = niclab.run(["conform", "--driver", &nothing, "--", "true"]);
+    assert_eq!(unbuilt.code(), 3, "{unbuilt}");
+    assert!(unbuilt.stderr.contains("Makefile"), "{unbuilt}");
+}
+
+#[test]
+fn a_bug_is_named_by_the_rule_that_it_breaks() {
+    for name in ["slot-reused-while-busy", "release-ahead", "size-of-a-pointer"] {
+        let variant = VARIANTS.iter().find(|variant| variant.name == name).expect("a bug of the table");
+        let table::Finder::Rule(rule) = variant.finder else { panic!("{name} breaks no rule") };
+        let niclab = Niclab::new();
+        put_messages(&niclab);
+        let folder = niclab.folder().join("driver");
+        fs::create_dir(&folder).expect("a folder");
+        variant.plant(&folder).expect("a driver with a bug");
+        let driver = folder.display().to_string();
+        let conform = ["conform", "--driver", &driver, "--case", "plain", "--json", "--"];
+        let outcome = niclab.run(conform.iter().chain(&["./messages", "/dev/example", "64"]));
+        assert_eq!(outcome.code(), 1, "{outcome}");
+        let named = outcome.json()["cases"][0]["named"].clone();
+        assert!(
+            named.as_array().is_some_and(|named| named.iter().any(|named| named["rule"] == rule)),
+            "{outcome}"
+        );
+        assert!(niclab.processes().is_empty(), "{:#?}", niclab.processes());
+    }
+}
