@@ -1,0 +1,167 @@
+//! Why a cluster ended before its time.
+
+use std::{sync::mpsc::Sender, time::Duration};
+
+use niclab_images::Place;
+use thiserror::Error;
+
+use crate::{
+    boot::{driver::LoadError, template::Damage},
+    guests::qmp::QmpError,
+    host::{process::SpawnError, runtime::RuntimeError, signals},
+};
+
+/// How long the daemon may take to listen on its sockets.
+pub const DAEMON_READY_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Somebody waits for the cluster's end.
+#[derive(Debug)]
+pub struct DownRequest(pub Sender<()>);
+
+impl DownRequest {
+    /// Tells whoever waits.
+    pub fn done(self) {
+        // It may have gone away meanwhile.
+        let _ = self.0.send(());
+    }
+}
+
+/// Why a cluster ended before its time.
+#[derive(Debug, Error)]
+pub enum Failure {
+    /// A process did not start.
+    #[error(transparent)]
+    Spawn(#[from] SpawnError),
+    /// The cluster's folder cannot be used.
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
+    /// A file of the plan cannot be written, or a process not be watched.
+    #[error("cannot prepare the cluster: {0}")]
+    Prepare(#[source] std::io::Error),
+    /// The daemon ended.
+    #[error("the daemon ended ({how}); its last words:\n{log}")]
+    DaemonEnded {
+        /// How.
+        how: String,
+        /// The end of its log.
+        log: String,
+    },
+    /// The daemon does not get ready.
+    #[error("the daemon did not get ready within {} s; its last words:\n{log}", DAEMON_READY_TIMEOUT.as_secs())]
+    DaemonNotReady {
+        /// The end of its log.
+        log: String,
+    },
+    /// A QEMU ended with an error.
+    #[error("QEMU of {node} ended ({how}); its last words:\n{log}\nconsole of {node}:\n{console}")]
+    QemuEnded {
+        /// The node.
+        node: String,
+        /// How.
+        how: String,
+        /// The end of its log.
+        log: String,
+        /// The end of the guest's console.
+        console: String,
+    },
+    /// A guest's kernel panicked.
+    #[error("the kernel of {node} panicked{}; console of {node}:\n{console}", places(driver))]
+    Panicked {
+        /// The node.
+        node: String,
+        /// Where in a driver of the user's own that was, innermost first.
+        driver: Vec<Place>,
+        /// The panic on the guest's console.
+        console: String,
+    },
+    /// A guest switched itself off, or wanted to boot again.
+    #[error("{node} switched itself off or rebooted, which ends the cluster; console of {node}:\n{console}")]
+    SwitchedOff {
+        /// The node.
+        node: String,
+        /// The end of the guest's console.
+        console: String,
+    },
+    /// A template was harmed after it had been looked through, or the host has no memory left.
+    #[error(
+        "the template of {node} cannot be used: {error}; the next run makes one that is damaged anew, and --cold does without"
+    )]
+    Memory {
+        /// The node.
+        node: String,
+        /// Why.
+        #[source]
+        error: Damage,
+    },
+    /// QEMU does not restore a guest.
+    #[error(
+        "{node} cannot be restored from its template: {error}; --cold boots it instead; QEMU's last words:\n{log}"
+    )]
+    Restore {
+        /// The node.
+        node: String,
+        /// What QEMU says.
+        #[source]
+        error: QmpError,
+        /// The end of QEMU's messages.
+        log: String,
+    },
+    /// Not all guests got healthy in time.
+    #[error("not healthy after {} s (raise --boot-timeout if the machine is slow):\n{details}", timeout.as_secs())]
+    NotHealthy {
+        /// The time they had.
+        timeout: Duration,
+        /// What each waits for, and the end of its console.
+        details: String,
+    },
+    /// An agent is gone or of another version.
+    #[error("{node}: {error}; console of {node}:\n{console}")]
+    Agent {
+        /// The node.
+        node: String,
+        /// What is wrong.
+        error: String,
+        /// The end of the guest's console.
+        console: String,
+    },
+    /// A driver of the user's own does not get its card.
+    #[error("{node}: {error}\nconsole of {node}:\n{console}")]
+    Driver {
+        /// The node.
+        node: String,
+        /// Why, with what guest and kernel say.
+        #[source]
+        error: LoadError,
+        /// The end of the guest's console.
+        console: String,
+    },
+    /// A guest's carrier cannot be taken away.
+    #[error("the link of {node} is cut, but its guest's carrier cannot be taken away: {error}")]
+    Carrier {
+        /// The node.
+        node: String,
+        /// Why.
+        #[source]
+        error: QmpError,
+    },
+    /// The commands took longer than allowed.
+    #[error("the command was still running after {} s (--timeout)", .0.as_secs())]
+    TimedOut(Duration),
+    /// A signal.
+    #[error("ended by {}", signals::name(*.0))]
+    Signal(i32),
+    /// Somebody asked for the end.
+    #[error("taken down")]
+    Down(DownRequest),
+    /// Nobody knows that it is there.
+    #[error("the niclab that ordered the cluster died before it was up")]
+    Abandoned,
+}
+
+/// Places in a driver as a part of a sentence.
+fn places(places: &[Place]) -> String {
+    if places.is_empty() {
+        return String::new();
+    }
+    places.iter().fold(" in your driver".to_owned(), |text, place| format!("{text}\n  {place}")) + "\n"
+}
