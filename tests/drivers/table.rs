@@ -181,9 +181,9 @@ pub const VARIANTS: &[Variant] = &[
         finder: Finder::Rule("port-memory-untouched"),
         edits: &[Edit {
             file: "example.c",
-            sound: "		slice = *slice_ahead(e, 1);
+            sound: "		slice = *arrived;
 ",
-            broken: "		slice = *slice_ahead(e, 1);
+            broken: "		slice = *arrived;
 	if (!err)
 		memset(&e->received->slices[e->taken % SLICES], 0, sizeof(slice));
 ",
@@ -344,7 +344,7 @@ static void example_stop",
             Edit {
                 file: "example.c",
                 sound: "	if (!err)
-		slice = *slice_ahead(e, 1);
+		slice = *arrived;
 ",
                 broken: "	if (!err)
 		slice = e->received->slices[e->taken % SLICES];
@@ -352,7 +352,7 @@ static void example_stop",
             },
             Edit {
                 file: "example.c",
-                sound: "	while (left >= 0 && !card->is_gone && !slice_ahead(e, 1)) {
+                sound: "	while (left >= 0 && !card->is_gone && !(*slice = slice_ahead(e, 1))) {
 ",
                 broken: "	while (left >= 0 && !card->is_gone && !atomic_add_unless(&e->told, -1, 0) &&
 	       !slice_ahead(e, 1)) {

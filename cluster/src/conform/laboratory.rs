@@ -14,7 +14,10 @@ use rustix::process::Signal;
 use thiserror::Error;
 
 use crate::{
-    boot::running::{Event, Failure, RunningCluster},
+    boot::{
+        driver,
+        running::{Event, Failure, RunningCluster},
+    },
     daemon::monitor::{self, MonitorError},
     guests::{
         agent::{AgentError, CommandHandle, CommandSender, Output},
@@ -325,8 +328,8 @@ impl<'a> Laboratory<'a> {
 
     /// Begins to load a node's driver; the number under which its end is told.
     fn begin_load(&mut self, rank: usize) -> Result<usize, Trouble> {
-        let own = self.running.plan().nodes.get(rank).and_then(|node| node.driver.clone());
-        let Some(own) = own else {
+        let node = self.running.plan().nodes.get(rank).cloned();
+        let Some((node, own)) = node.and_then(|node| Some((node.clone(), node.driver?))) else {
             let argv = ["sh", "-c", LOAD_OURS].map(str::to_owned);
             return Ok(self.start(rank, &argv)?.number);
         };
@@ -337,7 +340,7 @@ impl<'a> Laboratory<'a> {
         thread::spawn(move || {
             let gone = || "the guest is gone".to_owned();
             let loaded = agent.ok_or_else(gone).and_then(|agent| {
-                crate::boot::driver::load(&agent, &own, deadline).map_err(|error| error.to_string())
+                driver::load(&agent, &node, &own, deadline).map_err(|error| error.to_string())
             });
             // If nobody listens any more, the cluster is being taken down.
             let _ = events.send(Event::CommandOver(number, loaded.map(|()| 0)));
