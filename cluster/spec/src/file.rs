@@ -64,6 +64,10 @@ pub struct ClusterFile {
     pub nic: NicConfig,
     /// What goes wrong in the NIC of each node, to try drivers with. Default: nothing.
     pub device_faults: DeviceFaults,
+    /// Seed of what the NIC of each node does that the manual allows and kind hardware seldom does, to try drivers with
+    /// (docs/FAULTS.md). Default: nothing of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unkind: Option<u64>,
     /// Links to the switch. An entry without `node` changes the default for all nodes.
     pub link: Vec<LinkEntry>,
 }
@@ -91,6 +95,7 @@ impl Default for ClusterFile {
             seed: 1,
             nic: NicConfig::default(),
             device_faults: DeviceFaults::default(),
+            unkind: None,
             link: Vec::new(),
         }
     }
@@ -114,6 +119,9 @@ pub struct NodeEntry {
     pub nic: Option<NicConfig>,
     /// What goes wrong in its NIC, instead of the cluster's.
     pub device_faults: Option<DeviceFaults>,
+    /// Seed of what its NIC does that the manual allows and kind hardware seldom does, instead of the cluster's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unkind: Option<u64>,
     /// Driver of your own, instead of the cluster's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver: Option<PathBuf>,

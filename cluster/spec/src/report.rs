@@ -277,6 +277,9 @@ pub struct NodeFigures {
     /// The last of these faults, 64 at most, earliest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub device_fault_log: Vec<DeviceFault>,
+    /// What this node's NIC did that the manual allows and kind hardware seldom does (`unkind` of the cluster file), by kind.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub unkind: BTreeMap<String, u64>,
     /// How often wall time decided in which order this node did things, so that another run of the same programs
     /// may differ. 0 in a simulation.
     pub unordered: u64,
@@ -446,6 +449,13 @@ pub fn why_estimate(nodes: &[NodeFigures]) -> Option<String> {
     let faults = faults.fold(0_u64, |sum, count| sum.wrapping_add(*count));
     if faults > 0 {
         return Some(format!("{faults} device faults, and wall time decided when programs got over them"));
+    }
+    let unkind = nodes.iter().flat_map(|node| node.unkind.values());
+    let unkind = unkind.fold(0_u64, |sum, count| sum.wrapping_add(*count));
+    if unkind > 0 {
+        return Some(format!(
+            "cards were unkind {unkind} times, and wall time decided when programs went on"
+        ));
     }
     None
 }

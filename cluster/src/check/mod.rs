@@ -58,15 +58,23 @@ pub type Simulate<'a> = dyn FnMut(&SimConfig) -> Result<Report> + 'a;
 ///
 /// # Errors
 /// Only where a signal asks niclab to end.
-pub fn check(path: &Path, offline: bool, simulate: &mut Simulate<'_>) -> Result<Checked> {
+pub fn check(
+    path: &Path,
+    unkind: Option<u64>,
+    offline: bool,
+    simulate: &mut Simulate<'_>,
+) -> Result<Checked> {
     let begin = Instant::now();
     let mut verdicts = Vec::new();
     let result = match Source::read(path).and_then(|source| source.scenario()) {
-        Ok(scenario) => run(path, &scenario, offline, simulate, &mut verdicts).map_err(|error| {
-            let is_refused = error.is::<Refused>() || error.is::<Unperformable>();
-            let code = if is_refused { BAD_SCENARIO } else { NOT_RUN };
-            (code, format!("{error:#}"), error.downcast::<Failure>().ok())
-        }),
+        Ok(mut scenario) => {
+            scenario.cluster.be_unkind(unkind);
+            run(path, &scenario, offline, simulate, &mut verdicts).map_err(|error| {
+                let is_refused = error.is::<Refused>() || error.is::<Unperformable>();
+                let code = if is_refused { BAD_SCENARIO } else { NOT_RUN };
+                (code, format!("{error:#}"), error.downcast::<Failure>().ok())
+            })
+        }
         Err(error) => Err((BAD_SCENARIO, error.to_string(), None)),
     };
     let (error, code) = match result {

@@ -23,6 +23,7 @@ pub(super) fn node<T: Transport>(host: &CardHost<T>) -> NodeFigures {
     let of_card = NodeFigures {
         device_faults,
         device_fault_log,
+        unkind: figures::unkind(nic),
         messages_sent: model.packets_sent,
         messages_received: model.packets_received,
         bytes_sent: model.bytes_sent,

@@ -32,6 +32,7 @@ pub(super) fn node(host: &RingHost) -> NodeFigures {
     let of_card = NodeFigures {
         device_faults,
         device_fault_log,
+        unkind: figures::unkind(nic),
         messages_sent: model.packets_sent,
         messages_received: model.packets_received,
         bytes_sent: model.bytes_sent,
