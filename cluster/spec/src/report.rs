@@ -450,13 +450,6 @@ pub fn why_estimate(nodes: &[NodeFigures]) -> Option<String> {
     if faults > 0 {
         return Some(format!("{faults} device faults, and wall time decided when programs got over them"));
     }
-    let unkind = nodes.iter().flat_map(|node| node.unkind.values());
-    let unkind = unkind.fold(0_u64, |sum, count| sum.wrapping_add(*count));
-    if unkind > 0 {
-        return Some(format!(
-            "cards were unkind {unkind} times, and wall time decided when programs went on"
-        ));
-    }
     None
 }
 

@@ -6,7 +6,7 @@ use niclab_model::fabric::{Port, PortCounters};
 use niclab_model::nic::Nic;
 use niclab_model::nic::Statistics;
 use niclab_model::nic::fault_injector::Record;
-use niclab_model::nic::unkind::Unkind;
+use niclab_model::nic::unkind::Kind;
 use niclab_model::platform::histogram::Histogram;
 use niclab_model::platform::ledger::{Crossing, Ledger, Line};
 use niclab_spec::report::{self, FabricFigures, LedgerEntry, PeripheralFigures};
@@ -85,8 +85,8 @@ pub fn device_faults(nic: &dyn Nic) -> (BTreeMap<String, u64>, Vec<report::Devic
 }
 
 /// What an unkind card did that its manual allows, by name.
-pub fn unkind(nic: &dyn Nic) -> BTreeMap<String, u64> {
-    named(nic.unkind().into_iter().flat_map(Unkind::counts).map(|(kind, count)| (kind.name(), count)))
+pub fn unkind(counts: impl Iterator<Item = (Kind, u64)>) -> BTreeMap<String, u64> {
+    named(counts.map(|(kind, count)| (kind.name(), count)))
 }
 
 fn device_fault(record: &Record) -> report::DeviceFault {

@@ -98,7 +98,7 @@ impl Kind {
     /// most messages pass as they would.
     const fn one_in(self) -> u32 {
         match self {
-            Self::ReplyAtLimit => 64,
+            Self::ReplyAtLimit => 256,
             Self::InterruptSpurious | Self::StatusLate => 8,
             Self::CompletionLate | Self::InterruptLate | Self::ReplyLate | Self::BufferReordered => 4,
             Self::EventLate | Self::InterruptShared | Self::SlotsLeft | Self::MagicLate => 3,

@@ -25,7 +25,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use niclab_abi::control::{OP_PORT_OPEN, PortOpen, Request};
+use niclab_abi::control::{OP_PORT_OPEN, PortOpen, PortOpened, Reply, Request, STATUS_OK};
 use niclab_abi::receive::SLICE_BYTES;
 use niclab_abi::{FromBytes, PAGE_BYTES};
 use smallvec::SmallVec;
@@ -72,10 +72,10 @@ struct Area {
 }
 
 impl Area {
-    fn of(open: &PortOpen) -> Self {
+    fn of(port: u32, open: &PortOpen) -> Self {
         let bytes = u64::from(open.slices) * SLICE_BYTES;
         let records = open.slices_address..open.slices_address.saturating_add(bytes);
-        Self { port: open.port, records, status: open.status_address }
+        Self { port, records, status: open.status_address }
     }
 }
 
@@ -95,6 +95,8 @@ struct Held {
 pub struct Unkind {
     dice: Dice,
     areas: Vec<Area>,
+    /// Requests for a port that are not answered.
+    opening: Vec<(u64, PortOpen)>,
     /// In the order in which the model wanted it.
     held: Vec<Held>,
     /// When the last of each lane is visible that was held back.
@@ -110,6 +112,7 @@ impl Unkind {
         Self {
             dice: Dice::new(seed, node),
             areas: Vec::new(),
+            opening: Vec::new(),
             held: Vec::new(),
             visible: SmallVec::new(),
             ready: VecDeque::new(),
@@ -166,8 +169,9 @@ impl Unkind {
                 let lane = if is_known { Lane::Records(*port) } else { Lane::Card };
                 self.delay(Kind::InterruptLate, lane, output);
             }
-            Output::Reply { .. } => {
+            Output::Reply { token, bytes, .. } => {
                 self.push_out();
+                self.on_reply(*token, bytes);
                 self.ready.push_back(output);
             }
             _ => self.ready.push_back(output),
@@ -249,6 +253,18 @@ impl Unkind {
         Some(output)
     }
 
+    /// A request is answered: the port may be open that it was for, and the memory of that is known from now on.
+    fn on_reply(&mut self, token: u64, reply: &[u8]) {
+        let Some(place) = self.opening.iter().position(|(of, _)| *of == token) else { return };
+        let (_, open) = self.opening.swap_remove(place);
+        let Some((head, body)) = reply.split_at_checked(Reply::BYTES) else { return };
+        let is_open = Reply::from_bytes(head).is_some_and(|reply| reply.status == STATUS_OK);
+        if let Some(opened) = PortOpened::from_bytes(body).filter(|_| is_open) {
+            self.areas.retain(|area| area.port != opened.port);
+            self.areas.push(Area::of(opened.port, &open));
+        }
+    }
+
     /// A card reads host memory: what is held back of that goes out before.
     fn on_read(&mut self, ranges: &[HostRange]) {
         let is_read = |held: &Held| match &held.output {
@@ -268,6 +284,7 @@ impl Unkind {
     /// The host is gone: nothing more is written.
     fn forget(&mut self) {
         self.areas.clear();
+        self.opening.clear();
         self.held.clear();
         self.visible.clear();
         self.ready.clear();
@@ -299,15 +316,13 @@ impl<N: Nic + ?Sized> UnkindNic<N> {
         Self { unkind, nic }
     }
 
-    /// The host asks for something. If a port is open by it, its memory is known from now on.
+    /// The host asks for something, for a port perhaps.
     fn ask(&mut self, now: Time, token: u64, request: &[u8], node: &mut NodeBus) {
-        let open = opened_by(request).filter(|open| !self.nic.is_open(open.port));
-        self.nic.handle(now, Input::Control { token, request }, node);
-        if let Some(open) = open.filter(|open| self.nic.is_open(open.port)) {
-            let Self { unkind, nic } = self;
-            unkind.areas.retain(|area| area.port != open.port && nic.is_open(area.port));
-            unkind.areas.push(Area::of(&open));
-        }
+        let Self { unkind, nic } = self;
+        // What an earlier port had may be memory of the next one.
+        unkind.areas.retain(|area| nic.is_open(area.port));
+        unkind.opening.extend(opened_by(request).map(|open| (token, open)));
+        nic.handle(now, Input::Control { token, request }, node);
     }
 }
 
