@@ -280,6 +280,12 @@ pub struct NodeFigures {
     /// What this node's NIC did that the manual allows and kind hardware seldom does (`unkind` of the cluster file), by kind.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub unkind: BTreeMap<String, u64>,
+    /// What the guest's kernel has found, where it is one that watches (docs/DRIVER.md). A run with any fails. Live only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kernel_findings: Vec<KernelFinding>,
+    /// What watched in the guest's kernel, as it was asked at the end: by these names nothing else was found. Live only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kernel_watchers: Vec<String>,
     /// Rules of the device programmer's manual that this node's driver or programs broke, by name (docs/RULES.md), where cards look
     /// for it: since the daemon started, so that loading the driver is part of it. Live only.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -303,6 +309,29 @@ pub struct NodeFigures {
     pub model_latency: Histogram,
     /// Frames that this node received through the Ethernet function; see `latency` of ModelFigures.
     pub ethernet_model_latency: Histogram,
+}
+
+/// What a guest's kernel has found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct KernelFinding {
+    /// `kasan`, `kcsan`, `ubsan`, `lockdep`, `atomic-sleep`, `kmemleak`, `dma-debug`, `debug-objects`, `list`, `refcount`, `slub`,
+    /// `page`, `warning`, `bug`, `oops`; `not-watching` where a watcher was off.
+    pub kind: String,
+    /// The kernel's own first words.
+    pub title: String,
+    /// How often, at the same place.
+    pub count: u64,
+    /// The function of the driver in whose call it was found, innermost, if it was in any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub function: Option<String>,
+    /// Its file, with the user's path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// The line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<u32>,
+    /// All that the kernel said, without time stamps.
+    pub text: String,
 }
 
 /// A card beside the modelled NIC.

@@ -20,4 +20,5 @@ mod rules;
 mod stations;
 mod turns;
 mod ultra;
+mod unkind;
 mod watch;
