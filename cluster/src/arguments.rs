@@ -30,6 +30,9 @@ pub struct ClusterArgs {
     /// Parameters of your driver, as in "debug=1 peer=0".
     #[arg(long, value_name = "ARGS", requires = "driver", allow_hyphen_values = true)]
     pub driver_args: Option<String>,
+    /// Have every NIC do what the manual allows and kind hardware seldom does, drawn from this seed (docs/FAULTS.md).
+    #[arg(long, value_name = "SEED")]
+    pub unkind: Option<u64>,
     /// The guests' kernel: `watching`, the one that `niclab kernel build` makes, or a file of your own.
     #[arg(long, value_name = "watching|FILE")]
     pub kernel: Option<PathBuf>,

@@ -65,6 +65,10 @@ pub struct ClusterFile {
     pub nic: NicConfig,
     /// What goes wrong in the NIC of each node, to try drivers with. Default: nothing.
     pub device_faults: DeviceFaults,
+    /// Seed of what the NIC of each node does that the manual allows and kind hardware seldom does, to try drivers with
+    /// (docs/FAULTS.md). Default: nothing of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unkind: Option<u64>,
     /// What is done where a driver breaks a rule of the device programmer's manual. Live only.
     #[serde(default, skip_serializing_if = "is_off")]
     pub rules: RuleChecking,
@@ -95,6 +99,7 @@ impl Default for ClusterFile {
             seed: 1,
             nic: NicConfig::default(),
             device_faults: DeviceFaults::default(),
+            unkind: None,
             rules: RuleChecking::default(),
             link: Vec::new(),
         }
@@ -124,6 +129,9 @@ pub struct NodeEntry {
     pub nic: Option<NicConfig>,
     /// What goes wrong in its NIC, instead of the cluster's.
     pub device_faults: Option<DeviceFaults>,
+    /// Seed of what its NIC does that the manual allows and kind hardware seldom does, instead of the cluster's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unkind: Option<u64>,
     /// Driver of your own, instead of the cluster's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver: Option<PathBuf>,

@@ -278,6 +278,9 @@ pub struct NodeFigures {
     /// The last of these faults, 64 at most, earliest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub device_fault_log: Vec<DeviceFault>,
+    /// What this node's NIC did that the manual allows and kind hardware seldom does (`unkind` of the cluster file), by kind.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub unkind: BTreeMap<String, u64>,
     /// What the guest's kernel has found, where it is one that watches (docs/DRIVER.md). A run with any fails. Live only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kernel_findings: Vec<KernelFinding>,

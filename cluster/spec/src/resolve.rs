@@ -118,6 +118,8 @@ pub struct Node {
     pub nic: NicConfig,
     /// What goes wrong in the NIC.
     pub device_faults: DeviceFaults,
+    /// Seed of what the NIC does that is allowed and unkind; none where it does nothing of it.
+    pub unkind: Option<u64>,
     /// The link to the switch.
     pub link: LinkConfig,
     /// A driver of the user's own, instead of niclab's.
@@ -131,6 +133,15 @@ pub struct Driver {
     pub path: PathBuf,
     /// Its parameters, each as `insmod` takes it.
     pub args: Vec<String>,
+}
+
+impl Cluster {
+    /// Has every card be unkind from this seed on, if one is given.
+    pub fn be_unkind(&mut self, seed: Option<u64>) {
+        if seed.is_some() {
+            self.nodes.iter_mut().for_each(|node| node.unkind = seed);
+        }
+    }
 }
 
 impl Node {
@@ -285,6 +296,7 @@ impl Source {
             packages: packages.into_iter().collect(),
             nic: own.nic.unwrap_or_else(|| file.nic.clone()),
             device_faults: own.device_faults.unwrap_or_else(|| file.device_faults.clone()),
+            unkind: own.unkind.or(file.unkind),
             link: link_of(file, name, profile),
             driver,
         }

@@ -68,6 +68,11 @@ pub fn cluster(args: &ClusterArgs) -> Result<Cluster> {
             format!("--nic: no model is called `{name}`; use one of {}", NicModel::names().join(", "))
         })?;
     }
+    if args.unkind.is_some() {
+        // Every card: those that the file tells apart, too.
+        file.unkind = args.unkind;
+        file.node.iter_mut().for_each(|node| node.unkind = None);
+    }
     drivers(args, &mut file, &mut source)?;
     if !args.packages.is_empty() {
         file.packages.clone_from(&args.packages);

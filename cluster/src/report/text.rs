@@ -119,6 +119,7 @@ fn add(sum: &mut NodeFigures, node: &NodeFigures) {
     add_counts(&mut sum.violations, &node.violations);
     add_counts(&mut sum.link_events, &node.link_events);
     add_counts(&mut sum.device_faults, &node.device_faults);
+    add_counts(&mut sum.unkind, &node.unkind);
     add_counts(&mut sum.broken_rules, &node.broken_rules);
 }
 
@@ -277,6 +278,7 @@ fn counters_text(nodes: &[NodeFigures]) -> String {
             ("violations", &node.violations),
             ("link", &node.link_events),
             ("device faults", &node.device_faults),
+            ("unkind", &node.unkind),
         ];
         for (what, counts) in counts {
             let counts: Vec<String> =

@@ -6,6 +6,7 @@ use niclab_model::fabric::{Port, PortCounters};
 use niclab_model::nic::Nic;
 use niclab_model::nic::Statistics;
 use niclab_model::nic::fault_injector::Record;
+use niclab_model::nic::unkind::Kind;
 use niclab_model::platform::histogram::Histogram;
 use niclab_model::platform::ledger::{Crossing, Ledger, Line};
 use niclab_spec::report::{self, FabricFigures, LedgerEntry, PeripheralFigures};
@@ -81,6 +82,11 @@ pub fn device_faults(nic: &dyn Nic) -> (BTreeMap<String, u64>, Vec<report::Devic
     let Some(fault_injector) = nic.fault_injector() else { return Default::default() };
     let counts = named(fault_injector.counts().map(|(fault, count)| (fault.name(), count)));
     (counts, fault_injector.records().map(device_fault).collect())
+}
+
+/// What an unkind card did that its manual allows, by name.
+pub fn unkind(counts: impl Iterator<Item = (Kind, u64)>) -> BTreeMap<String, u64> {
+    named(counts.map(|(kind, count)| (kind.name(), count)))
 }
 
 fn device_fault(record: &Record) -> report::DeviceFault {

@@ -38,6 +38,10 @@ struct Arguments {
     /// The seed, instead of the configuration's; the first one of a swarm.
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
+    /// Have every NIC do what its manual allows and kind hardware seldom does, drawn from this seed; in a swarm from its sum with each
+    /// run's seed.
+    #[arg(long, value_name = "S")]
+    unkind: Option<u64>,
     /// Threads over which a swarm is spread, or the nodes of one simulation; what is printed does not depend on it. Default: one
     /// for each core, and one for a simulation of fewer than 256 nodes.
     #[arg(long, value_name = "N")]
@@ -135,6 +139,9 @@ fn simulate(arguments: &Arguments) -> Result<bool, Failure> {
     let path = arguments.config.as_deref().ok_or("give --config FILE")?;
     let mut config = SimConfig::read(path)?;
     config.seed = arguments.seed.unwrap_or(config.seed);
+    if arguments.unkind.is_some() {
+        config.nodes.iter_mut().for_each(|node| node.unkind = arguments.unkind);
+    }
     let (trace, capture) = (WholeFile::create(&arguments.trace)?, WholeFile::create(&arguments.capture)?);
     let options = Options {
         threads: arguments.threads.unwrap_or_else(|| threads_for(config.nodes.len())).max(1),
@@ -198,7 +205,7 @@ fn observer<'a>(
 /// Runs a swarm; whether every check of every run held.
 fn swarm(arguments: &Arguments, count: usize) -> Result<bool, Failure> {
     let threads = arguments.threads.unwrap_or_else(cores);
-    let swarm = Swarm::of(arguments.nic, arguments.seed.unwrap_or(1), count, threads);
+    let swarm = Swarm::of(arguments.nic, arguments.unkind, arguments.seed.unwrap_or(1), count, threads);
     write(None, &swarm.to_string())?;
     Ok(swarm.is_sound())
 }

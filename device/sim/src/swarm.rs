@@ -56,6 +56,8 @@ pub struct SwarmRun {
 pub struct Swarm {
     /// The model of all runs, where only one was asked for.
     pub model: Option<NicModel>,
+    /// The seed of unkind cards, where they were to be so.
+    pub unkind: Option<u64>,
     /// The runs, in the order of their seeds.
     pub runs: Vec<SwarmRun>,
 }
@@ -64,17 +66,17 @@ impl Swarm {
     /// Runs the seeds from `seed` on, `count` of them, on `threads` threads.
     #[must_use]
     pub fn new(seed: u64, count: usize, threads: usize) -> Self {
-        Self::of(None, seed, count, threads)
+        Self::of(None, None, seed, count, threads)
     }
 
-    /// The same, of one model alone.
+    /// The same, of one model alone, and with cards that are unkind: each run's are by the sum of `unkind` and its own seed.
     #[must_use]
-    pub fn of(model: Option<NicModel>, seed: u64, count: usize, threads: usize) -> Self {
+    pub fn of(model: Option<NicModel>, unkind: Option<u64>, seed: u64, count: usize, threads: usize) -> Self {
         let results: Vec<Mutex<Option<SwarmRun>>> = (0..count).map(|_| Mutex::new(None)).collect();
         let next = AtomicUsize::new(0);
         let work = || {
             while let Some((offset, place)) = take(&next, &results) {
-                let result = run_seed_of(model, seed.wrapping_add(offset), &Options::default());
+                let result = run_seed_of(model, unkind, seed.wrapping_add(offset), &Options::default());
                 *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
             }
         };
@@ -85,7 +87,7 @@ impl Swarm {
             work();
         });
         let result = |place: Mutex<_>| place.into_inner().unwrap_or_else(PoisonError::into_inner);
-        Self { model, runs: results.into_iter().filter_map(result).collect() }
+        Self { model, unkind, runs: results.into_iter().filter_map(result).collect() }
     }
 
     /// Whether every check of every run held.
@@ -109,6 +111,7 @@ impl fmt::Display for Swarm {
             }
             write!(f, "  to see it again: niclab-sim --swarm 1 --seed {}", run.seed)?;
             self.model.map_or(Ok(()), |model| write!(f, " --nic {}", model.name))?;
+            self.unkind.map_or(Ok(()), |unkind| write!(f, " --unkind {unkind}"))?;
             writeln!(f)?;
         }
         let sum = |of: fn(&SwarmRun) -> u64| self.runs.iter().map(of).sum::<u64>();
@@ -123,10 +126,17 @@ impl fmt::Display for Swarm {
     }
 }
 
-/// Runs one seed, with cards of this model if one is named.
+/// Runs one seed, with cards of this model if one is named, which are unkind if a seed of that is.
 #[must_use]
-pub fn run_seed_of(model: Option<NicModel>, seed: u64, options: &Options<'_>) -> SwarmRun {
-    let config = configuration_of(seed, model);
+pub fn run_seed_of(
+    model: Option<NicModel>,
+    unkind: Option<u64>,
+    seed: u64,
+    options: &Options<'_>,
+) -> SwarmRun {
+    let mut config = configuration_of(seed, model);
+    let unkind = unkind.map(|unkind| unkind.wrapping_add(seed));
+    config.nodes.iter_mut().for_each(|node| node.unkind = unkind);
     let what = describe(&config);
     let recording = recording(&config);
     let options = Options { heals: true, recording: recording.as_deref(), ..options.clone() };
@@ -180,6 +190,7 @@ pub fn configuration_of(seed: u64, model: Option<NicModel>) -> SimConfig {
         name: format!("node{rank}"),
         nic: nic.clone(),
         device_faults: if has_device_faults { device_dice.device_faults() } else { DeviceFaults::default() },
+        unkind: None,
         link: LinkConfig {
             bandwidth_bits_per_s: 1_000_000_000 * u64::from(1 + dice.below(20)),
             latency_ns: dice.below(200).into(),

@@ -9,6 +9,7 @@ use niclab_model::fabric::{Fabric, FabricConfig};
 use niclab_model::nic::fault_injector::{FaultInjector, FaultyNic, Rates};
 use niclab_model::nic::hand_over::{HandOver, Switch};
 use niclab_model::nic::registry::{self, AnyNic, BuildError, Promises};
+use niclab_model::nic::unkind::{Unkind, UnkindNic};
 use niclab_model::platform::profile::Profile;
 use niclab_model::time::{Passage, Span, Time};
 use niclab_observe::timeline::Owner;
@@ -521,6 +522,10 @@ impl Common<'_> {
         let nic = niclab_assembly::card(&node.nic, number, count, mtu_bytes, profile)
             .map_err(|error| WorldError::Nic { node: name(), error })?;
         let nic = wrap(number, nic);
+        let nic = match node.unkind {
+            Some(seed) => Box::new(UnkindNic::new(nic, Unkind::new(seed, number))),
+            None => nic,
+        };
         let nic = if node.device_faults.is_none() {
             nic
         } else {

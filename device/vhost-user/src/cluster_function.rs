@@ -64,7 +64,7 @@ impl ClusterFunction {
         if let Some(card) = world.nodes.card_mut(self.node) {
             card.earlier_doorbells = card.doorbells();
             card.vrings.clear();
-            card.pages.retract();
+            card.retract();
         }
         let old = world.set_memory(self.node, Arc::default());
         drop(world);
@@ -144,8 +144,8 @@ impl ClusterFunction {
         for news in self.map.take_news() {
             match news {
                 News::Answer(Ok(_)) => {
-                    if let Some(card) = self.shell.world().nodes.card(self.node) {
-                        card.pages.publish();
+                    if let Some(card) = self.shell.world().nodes.card_mut(self.node) {
+                        card.publish();
                     }
                     self.shell.set_connected(self.node, |connected| connected.bar = true);
                     log::info!("node {}: the BAR stands in the guest's address space", self.node);

@@ -68,6 +68,9 @@ pub fn build(config: &DaemonConfig, cores: usize) -> Result<(Cluster, Vec<NodeIn
     let cluster = Cluster::new(cards, &profile, fabric(config, &profile)?, config.seed);
     let mut world = cluster.world();
     for (number, node) in (0..).zip(&config.nodes) {
+        if let Some(seed) = node.unkind {
+            world.be_unkind(number.into(), seed);
+        }
         world.set_device_faults(number.into(), &node.device_faults);
         world.set_link_faults(number, &node.link.faults);
     }

@@ -11,6 +11,7 @@ use crate::connection::{ServeError, Server};
 use crate::monitor::{Monitor, MonitorError};
 use crate::shell::Shell;
 use crate::shell::quiet::Quiet;
+use crate::shell::unkind::patience::Patience;
 use crate::shell::wait::Policy;
 use crate::slice::ShortSlice;
 
@@ -37,6 +38,7 @@ pub struct Daemon {
     servers: Vec<Server>,
     monitor: Option<Monitor>,
     quiet: Option<JoinHandle<()>>,
+    patience: Option<JoinHandle<()>>,
 }
 
 impl Daemon {
@@ -74,7 +76,8 @@ impl Daemon {
         }
         let monitor = Monitor::start(&shell, &config.monitor_socket)?;
         let quiet = Quiet::start(&shell).map_err(DaemonError::Thread)?;
-        Ok(Self { shell, servers, monitor: Some(monitor), quiet: Some(quiet) })
+        let patience = Patience::start(&shell).map_err(DaemonError::Thread)?;
+        Ok(Self { shell, servers, monitor: Some(monitor), quiet: Some(quiet), patience })
     }
 
     /// What the daemon holds, for whoever drives it in this process.
@@ -90,9 +93,10 @@ impl Drop for Daemon {
         self.monitor = None;
         self.servers.clear();
         self.shell.quiet().stop();
-        if let Some(quiet) = self.quiet.take() {
+        self.shell.patience().stop();
+        for thread in [self.quiet.take(), self.patience.take()].into_iter().flatten() {
             // It ends by itself now; had it panicked, that was reported then.
-            let _ = quiet.join();
+            let _ = thread.join();
         }
     }
 }

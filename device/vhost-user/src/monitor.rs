@@ -17,8 +17,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use niclab_assembly::figures::{
-    device_faults, entries, fabric, histogram, link_events, named, nic_counts, peripherals, refusals,
+    device_faults, entries, fabric, histogram, link_events, named, nic_counts, peripherals, refusals, unkind,
 };
+use niclab_model::nic::unkind::Unkind;
 use niclab_model::platform::histogram::Histogram;
 use niclab_spec::monitor::{
     Answer, BrokenRules, BrokenRulesOfNode, DaemonHealth, DaemonStats, LinkState, LinkStates,
@@ -449,6 +450,8 @@ fn card_figures(card: &Card) -> NodeFigures {
         figures.broken_rule_log = book.log().cloned().collect();
     }
     (figures.device_faults, figures.device_fault_log) = device_faults(&*card.nic);
+    figures.unkind = unkind(card.nic.unkind().into_iter().flat_map(Unkind::counts));
+    figures.unkind.append(&mut unkind(card.manners.iter().flat_map(|manners| manners.counts())));
     figures
 }
 

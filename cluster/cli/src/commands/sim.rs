@@ -21,13 +21,14 @@ pub fn run(args: &SimArgs) -> Result<u8> {
         return swarm(count, args);
     }
     let Some(file) = &args.scenario else { bail!("give a scenario file, or --swarm N") };
-    let scenario = match Source::read(file).and_then(|source| source.scenario()) {
+    let mut scenario = match Source::read(file).and_then(|source| source.scenario()) {
         Ok(scenario) => scenario,
         Err(error) => {
             eprintln!("niclab: {error}");
             return Ok(BAD_SCENARIO);
         }
     };
+    scenario.cluster.be_unkind(args.unkind);
     let name = file.file_stem().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let mut config = SimConfig::new(&scenario.cluster, &name, &scenario.workload);
     config.seed = args.seed.unwrap_or(config.seed);
@@ -50,7 +51,9 @@ pub fn run(args: &SimArgs) -> Result<u8> {
 
 fn swarm(count: u32, args: &SimArgs) -> Result<u8> {
     let mut arguments = vec!["--swarm".to_owned(), count.to_string()];
-    for (option, value) in [("--seed", args.seed), ("--threads", args.threads.map(u64::from))] {
+    let options =
+        [("--seed", args.seed), ("--unkind", args.unkind), ("--threads", args.threads.map(u64::from))];
+    for (option, value) in options {
         if let Some(value) = value {
             arguments.extend([option.to_owned(), value.to_string()]);
         }

@@ -54,6 +54,7 @@ impl NodeFigures {
         let faults_before = before.device_faults.values().fold(0, |sum: u64, count| sum.wrapping_add(*count));
         self.device_fault_log.retain(|fault| fault.number > faults_before);
         subtract_counts(&mut self.device_faults, &before.device_faults);
+        subtract_counts(&mut self.unkind, &before.unkind);
         subtract_ports(&mut self.ports, &before.ports);
         subtract_ledger(&mut self.ledger, &before.ledger);
         subtract_ledger(&mut self.ethernet_ledger, &before.ethernet_ledger);
@@ -139,6 +140,7 @@ mod tests {
             interrupts: [("message".to_owned(), 3 * scale)].into(),
             ports: vec![port(0, 4), port(3, scale)],
             device_faults: [("stale".to_owned(), 2), ("short".to_owned(), scale)].into(),
+            unkind: [("event_late".to_owned(), scale)].into(),
             device_fault_log: (1..=2 + scale).map(fault).collect(),
             ledger: vec![entry("doorbell", 4), entry("pio_write", scale)],
             peripherals: ["io-card", "io-card"]

@@ -26,6 +26,7 @@ use alloc::vec::Vec;
 
 use crate::nic::Statistics;
 use crate::nic::hand_over::{HandOver, HandOverError, Progress};
+use crate::nic::unkind::Unkind;
 use smallvec::SmallVec;
 
 use crate::nic::{Content, DescriptorQueue, DmaWords, HostRange, Input, Nic, Observed, Output, ShellCounts};
@@ -506,6 +507,10 @@ impl<N: Nic + ?Sized> Observed for FaultyNic<N> {
 
     fn fault_injector(&self) -> Option<&FaultInjector> {
         Some(&self.fault_injector)
+    }
+
+    fn unkind(&self) -> Option<&Unkind> {
+        self.nic.unkind()
     }
 
     fn fault_injector_mut(&mut self) -> Option<&mut FaultInjector> {

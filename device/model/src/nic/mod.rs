@@ -11,6 +11,7 @@ pub mod hand_over;
 pub mod parcel;
 pub mod registry;
 pub mod statistics;
+pub mod unkind;
 pub mod windows;
 
 pub use statistics::Statistics;
@@ -25,6 +26,7 @@ use crate::nic::fault_injector::FaultInjector;
 use crate::nic::frame::{LentHead, SharedFrame};
 use crate::nic::hand_over::{HandOver, HandOverError, Progress};
 use crate::nic::parcel::{Outbox, Parcel};
+use crate::nic::unkind::Unkind;
 use crate::platform::ledger::Ledger;
 use crate::platform::node_bus::NodeBus;
 use crate::platform::trace_tag::TraceTag;
@@ -569,6 +571,11 @@ pub trait Observed {
 
     /// The same, to change the faults.
     fn fault_injector_mut(&mut self) -> Option<&mut FaultInjector> {
+        None
+    }
+
+    /// Who holds back what the host sees of this model, where it is unkind; a model by itself is not. See [`crate::nic::unkind`].
+    fn unkind(&self) -> Option<&Unkind> {
         None
     }
 }

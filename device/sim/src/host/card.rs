@@ -94,7 +94,7 @@ pub struct CardHost<T: Transport> {
     is_faulty: bool,
     /// Faults of the device that are known.
     faults: u64,
-    /// Whether one of them has held a completion up.
+    /// Whether one of them has held a completion up, or the card is unkind and does so itself.
     is_late: bool,
     /// Launches in the pages of all ports that the card has not taken yet.
     waiting: usize,
@@ -116,6 +116,7 @@ impl<T: Transport> CardHost<T> {
         Self {
             node,
             is_faulty: nic.fault_injector().is_some(),
+            is_late: nic.unkind().is_some(),
             nic,
             ethernet: Function::new(ethernet),
             bus: NodeBus::default(),
@@ -130,7 +131,6 @@ impl<T: Transport> CardHost<T> {
             replies: VecDeque::new(),
             stored: BTreeMap::new(),
             faults: 0,
-            is_late: false,
             waiting: 0,
             latest: Time::ZERO,
             not_before: Time::ZERO,
@@ -396,7 +396,7 @@ impl<T: Transport> CardHost<T> {
                 if ends_with_status {
                     port.oracle.on_record(number, index, progress, checker);
                     let data = message.and_then(|message| self.stored.remove(&message));
-                    // Behind a completion that a fault holds up, data goes on.
+                    // Behind a completion that is held up, data goes on: of other messages, and of this one once more.
                     let is_excused = port.oracle.is_astray || self.is_late;
                     if data.is_some_and(|data| data > at) && !is_excused {
                         checker.fail(Check::RightMemory, || {

@@ -110,8 +110,8 @@ struct RingHost {
     flows: BTreeMap<FlowId, (u8, End)>,
     /// When the driver has each frame in hand that came.
     arrivals: VecDeque<Time>,
-    /// Frames that are stored, and that the driver was not told of.
-    untold: usize,
+    /// Frames that are stored, and that the driver was not told of: when each is visible.
+    untold: VecDeque<Time>,
     /// Until when the driver is at work on what it was told of: then it finds more by itself.
     at_work_until: Time,
     direct: Direct,
@@ -138,7 +138,7 @@ impl RingHost {
             peers: BTreeMap::new(),
             flows: BTreeMap::new(),
             arrivals: VecDeque::new(),
-            untold: 0,
+            untold: VecDeque::new(),
             at_work_until: Time::ZERO,
             direct: Direct::default(),
             datagrams: Datagrams::default(),
@@ -264,8 +264,11 @@ impl RingHost {
                     if self.is_direct() {
                         self.look_soon(now);
                     }
-                    let untold = std::mem::take(&mut self.untold);
-                    self.in_hand(untold);
+                    // An interrupt that is late finds what is there, and what is not yet has one of its own.
+                    let clock = self.bus.clock();
+                    let visible = self.untold.iter().take_while(|at| **at <= clock).count();
+                    self.untold.drain(..visible);
+                    self.in_hand(visible);
                 }
                 Output::Reply { at, token: SEND_TOKEN, bytes } => self.on_sent(at, &bytes, checker),
                 Output::Reply { bytes, .. } => self.replies.push_back(FrameBytes::from_slice(&bytes)),
@@ -307,7 +310,7 @@ impl RingHost {
             if is_polling || at < self.at_work_until {
                 self.in_hand(1);
             } else {
-                self.untold += 1;
+                self.untold.push_back(at);
             }
         }
     }
@@ -675,7 +678,7 @@ impl Host for RingHost {
     fn finish(&mut self, checker: &mut Checker) {
         self.memory.advance(Time::from_ps(u64::MAX));
         self.reap(checker);
-        let (node, unread) = (self.node, self.arrivals.len() + self.untold);
+        let (node, unread) = (self.node, self.arrivals.len() + self.untold.len());
         if unread > 0 {
             checker.fail(Check::Drained, || format!("node {node}: {unread} frames came and were not read"));
         }

@@ -52,7 +52,7 @@ fn a_swarm_of_one_model_draws_that_model_alone() {
     for model in NicModel::all() {
         let of_it = |seed| configuration_of(seed, Some(model)).nodes[0].nic.model;
         assert!((1..=100).all(|seed| of_it(seed) == model), "{model:?}");
-        let swarm = Swarm::of(Some(model), 1, 20, 2);
+        let swarm = Swarm::of(Some(model), None, 1, 20, 2);
         assert!(swarm.is_sound(), "{swarm}");
     }
 }
@@ -60,7 +60,7 @@ fn a_swarm_of_one_model_draws_that_model_alone() {
 /// Of this seed one card has a slow link, and letters wait 1 us at first: what goes again must not fill the link for ever.
 #[test]
 fn letters_that_go_again_leave_room_for_their_acknowledgements() {
-    let run = run_seed_of(Some(model("mailbox")), 3_788, &Options::default());
+    let run = run_seed_of(Some(model("mailbox")), None, 3_788, &Options::default());
     assert!(run.broken.is_empty() && run.events < 1_000_000, "{run:?}");
 }
 
@@ -84,7 +84,7 @@ fn found(tamper: Tamper, model: NicModel, is_drawn: bool) -> (u64, Vec<String>) 
         }
         let wrap = |node, nic| Tampered::boxed(tamper, seed, node, nic);
         let only = if is_drawn { None } else { Some(model) };
-        let run = run_seed_of(only, seed, &Options { wrap: &wrap, ..Options::default() });
+        let run = run_seed_of(only, None, seed, &Options { wrap: &wrap, ..Options::default() });
         let names: Vec<_> = run.broken.into_iter().map(|checked| checked.name).collect();
         (!names.is_empty()).then_some((seed, names))
     };

@@ -14,6 +14,7 @@ use niclab_model::nic::fault_injector::{FaultInjector, FaultyNic};
 use niclab_model::nic::frame::SharedFrame;
 use niclab_model::nic::parcel::Parcel;
 use niclab_model::nic::registry::AnyNic;
+use niclab_model::nic::unkind::{Unkind, UnkindNic};
 use niclab_model::nic::{
     DescriptorQueue, FrameBytes, HostRange, HostRanges, Input, Nic, Observed, Output, ShellCounts,
     Statistics, WindowRange,
@@ -31,6 +32,7 @@ use super::lent::{LentFrame, Loan};
 use super::pages::{Launch, Pages};
 use super::rules::Rules;
 use super::rules::book::Book;
+use super::unkind::Manners;
 use crate::memory::DmaMemory;
 use crate::ring::{Burst, RingError};
 use crate::vring::Vring;
@@ -105,6 +107,8 @@ pub struct Card {
     is_polled: bool,
     /// What goes wrong in it.
     pub device_faults: DeviceFaults,
+    /// What it keeps back, where it is unkind.
+    pub manners: Option<Box<Manners>>,
     /// The driver has sent a request since the last reset: until then nothing may be written into its memory.
     pub is_running: bool,
     /// The driver was told that its link is cut.
@@ -145,6 +149,7 @@ impl Card {
             earlier_doorbells: 0,
             is_polled: false,
             device_faults: DeviceFaults::default(),
+            manners: None,
             is_running: false,
             is_told_cut: false,
             is_stalled: false,
@@ -157,6 +162,13 @@ impl Card {
             acted: Time::ZERO,
             went_on: Time::ZERO,
         }
+    }
+
+    /// The card is unkind from now on. What device faults befall is what it does then: they come later.
+    pub fn be_unkind(&mut self, manners: Manners, unkind: Unkind) {
+        let nic = std::mem::replace(&mut self.nic, Box::new(NoCard::default()));
+        self.nic = Box::new(UnkindNic::new(nic, unkind));
+        self.manners = Some(Box::new(manners));
     }
 
     /// Device faults befall the model from now on.
@@ -466,16 +478,18 @@ impl Card {
         self.note_ring(completed);
     }
 
-    /// Gives the chain of a request back.
-    pub fn reply(&mut self, token: u64, bytes: &[u8]) {
+    /// Gives the chain of a request back: [`Card::reply`] says when.
+    pub(super) fn reply_now(&mut self, token: u64, bytes: &[u8]) {
         let Some(vring) = self.vrings.get(QUEUE_CONTROL as usize) else { return };
         if let Some(rules) = &mut self.rules {
             let now = self.control.now(&self.memory, token);
             rules.on_reply(&self.pages, token, now.as_ref(), bytes);
         }
-        if let Err(error) = self.control.reply(vring, &self.memory, token, bytes) {
+        let manners = self.manners.as_deref_mut();
+        if let Err(error) = self.control.reply(vring, &self.memory, token, bytes, manners) {
             self.on_ring_error(error);
         }
+        self.call_in_vain(QUEUE_CONTROL);
     }
 
     /// Interrupts the host with one event.
@@ -483,10 +497,10 @@ impl Card {
         if let Some(rules) = &mut self.rules {
             rules.on_event(&self.memory, &self.vrings, cause, port);
         }
-        let vring = self.vrings.get(QUEUE_EVENT as usize);
-        let unusable = self.events.unusable_buffers;
-        let raised = self.events.raise(vring, &self.memory, cause, port);
-        self.note_events(raised, unusable);
+        let is_merged = self.events.note(cause, port);
+        if !self.manners.as_mut().is_some_and(|manners| manners.keeps_event(is_merged)) {
+            self.deliver_events();
+        }
     }
 
     /// Tells the driver of a card with stations whether its link is cut, where it was told otherwise.
@@ -499,11 +513,29 @@ impl Card {
         self.raise(CAUSE_LINK, is_cut.into());
     }
 
-    /// The driver has left buffers for events.
+    /// Hands out the events that wait, as far as the driver has left buffers and none are kept back.
     pub fn deliver_events(&mut self) {
+        if self.manners.as_ref().is_some_and(|manners| manners.has_kept_events()) {
+            return;
+        }
+        let vring = self.vrings.get(QUEUE_EVENT as usize);
         let unusable = self.events.unusable_buffers;
-        let delivered = self.events.deliver(self.vrings.get(QUEUE_EVENT as usize), &self.memory);
+        let delivered = self.events.deliver(vring, &self.memory, self.manners.as_deref_mut());
         self.note_events(delivered, unusable);
+        self.call_in_vain(QUEUE_EVENT);
+    }
+
+    /// Says that the BAR stands in the guest's address space, now or later.
+    pub fn publish(&mut self) {
+        if !self.manners.as_mut().is_some_and(|manners| manners.keeps_magic()) {
+            self.pages.publish();
+        }
+    }
+
+    /// The BAR stands nowhere any more.
+    pub fn retract(&mut self) {
+        self.manners.iter_mut().for_each(|manners| manners.drop_magic());
+        self.pages.retract();
     }
 
     /// Events were told, or not; so many buffers were of no use before.
@@ -649,6 +681,7 @@ impl Card {
         self.control.forget();
         self.descriptors.forget();
         self.events.forget();
+        self.manners.iter_mut().for_each(|manners| manners.forget());
         self.rules.iter_mut().for_each(|rules| rules.on_reset());
         self.nic.handle(bus.clock(), Input::HostReset, bus);
         self.follow_ports();

@@ -1,11 +1,12 @@
 //! The control queue: requests in, replies out, every length bounded.
 
 use niclab_abi::control::{Reply, STATUS_BAD_LENGTH};
-use niclab_abi::{FromBytes, ToBytes};
+use niclab_abi::{FromBytes, QUEUE_CONTROL, ToBytes};
 use niclab_model::nic::MAX_CONTROL_BYTES;
 use smallvec::SmallVec;
 
 use super::events::write;
+use super::unkind::Manners;
 use crate::memory::DmaMemory;
 use crate::ring::{Buffer, Burst, Chain, Interrupt, RingError};
 use crate::vring::Vring;
@@ -105,6 +106,7 @@ impl Control {
         memory: &DmaMemory,
         token: u64,
         bytes: &[u8],
+        manners: Option<&mut Manners>,
     ) -> Result<(), RingError> {
         let Some(index) = self.pending.iter().position(|pending| pending.token == token) else {
             return Ok(());
@@ -119,7 +121,9 @@ impl Control {
         }
         let mut burst = Burst::open(vring, memory)?;
         burst.push_used(head, written);
-        if burst.publish() == Interrupt::Wanted && burst.interrupt() {
+        let wish = burst.publish();
+        let is_left = |manners: &mut Manners| manners.leaves_interrupt(QUEUE_CONTROL);
+        if wish == Interrupt::Wanted && !manners.is_some_and(is_left) && burst.interrupt() {
             self.interrupts += 1;
         }
         Ok(())

@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use niclab_abi::event::{
     CAUSE_ARMED, CAUSE_HANDED_OVER, CAUSE_LINK, CAUSE_MESSAGE, CAUSE_UNAUTHORIZED, Event,
 };
-use niclab_abi::{FromBytes, ToBytes};
+use niclab_abi::{FromBytes, QUEUE_EVENT, ToBytes};
+use niclab_model::nic::unkind::Kind;
 
+use super::unkind::Manners;
 use crate::memory::DmaMemory;
 use crate::ring::{Buffer, Burst, Chain, Interrupt, RingError};
 use crate::vring::Vring;
@@ -28,6 +30,8 @@ pub fn cause_name(cause: u32) -> &'static str {
 pub struct Events {
     /// How often each cause of each port waits. As many entries as the model has causes and ports.
     waiting: BTreeMap<(u32, u32), u64>,
+    /// A buffer that was taken and is to be used later, of an unkind card.
+    aside: Option<(u16, Chain)>,
     /// Interrupts raised, by cause and port.
     pub raised: BTreeMap<(u32, u32), u64>,
     /// Events that the driver asked not to be interrupted for.
@@ -39,37 +43,37 @@ pub struct Events {
 }
 
 impl Events {
-    /// A cause has occurred.
-    ///
-    /// # Errors
-    /// [`RingError`]; the cause waits then.
-    pub fn raise(
-        &mut self,
-        vring: Option<&Vring>,
-        memory: &DmaMemory,
-        cause: u32,
-        port: u32,
-    ) -> Result<(), RingError> {
+    /// A cause has occurred: it waits until events are handed out. Whether it is one with others that waited already.
+    pub fn note(&mut self, cause: u32, port: u32) -> bool {
         let count = self.waiting.entry((cause, port)).or_insert(0);
         *count += 1;
         if *count > 1 {
             self.merged += 1;
         }
-        self.deliver(vring, memory)
+        *count > 1
     }
 
-    /// Hands out what waits, as far as there are buffers: one interrupt for each.
+    /// Hands out what waits, as far as there are buffers: one interrupt for each, in the order of causes and ports, but where a card
+    /// is unkind.
     ///
     /// # Errors
     /// [`RingError`]; what was not handed out waits on.
-    pub fn deliver(&mut self, vring: Option<&Vring>, memory: &DmaMemory) -> Result<(), RingError> {
+    pub fn deliver(
+        &mut self,
+        vring: Option<&Vring>,
+        memory: &DmaMemory,
+        mut manners: Option<&mut Manners>,
+    ) -> Result<(), RingError> {
         let Some(vring) = vring.filter(|_| !self.waiting.is_empty()) else { return Ok(()) };
         let mut burst = Burst::open(vring, memory)?;
         let mut chain = Chain::new();
         // A guest could add buffers that are of no use as fast as they are given back.
         for _ in 0..niclab_abi::QUEUE_SIZE {
-            let Some((&(cause, port), &count)) = self.waiting.first_key_value() else { break };
-            let Some(head) = burst.pop(&mut chain)? else { break };
+            let place = manners
+                .as_deref_mut()
+                .map_or(0, |manners| manners.pick(Kind::EventReordered, self.waiting.len()));
+            let Some((&(cause, port), &count)) = self.waiting.iter().nth(place) else { break };
+            let Some(head) = self.next_buffer(&mut burst, &mut chain, manners.as_deref_mut())? else { break };
             let mut bytes = [0; Event::BYTES];
             Event { cause, port, count }.to_bytes(&mut bytes);
             if write(memory, &chain, &bytes).is_none() {
@@ -80,13 +84,46 @@ impl Events {
             self.waiting.remove(&(cause, port));
             burst.push_used(head, Event::BYTES as u32);
             // Published one by one: one event, one interrupt.
-            if burst.publish() == Interrupt::Wanted && burst.interrupt() {
+            let wish = burst.publish();
+            let is_left = |manners: &mut Manners| manners.leaves_interrupt(QUEUE_EVENT);
+            if wish == Interrupt::Wanted && manners.as_deref_mut().is_some_and(is_left) {
+                continue;
+            }
+            if wish == Interrupt::Wanted && burst.interrupt() {
                 *self.raised.entry((cause, port)).or_insert(0) += 1;
             } else {
                 self.suppressed += 1;
             }
         }
         Ok(())
+    }
+
+    /// The next buffer to be used: the first, or of an unkind card the one behind it, and the first later.
+    #[inline]
+    fn next_buffer(
+        &mut self,
+        burst: &mut Burst<'_>,
+        chain: &mut Chain,
+        manners: Option<&mut Manners>,
+    ) -> Result<Option<u16>, RingError> {
+        let Some(manners) = manners else { return burst.pop(chain) };
+        let is_other = manners.draws(Kind::BufferReordered);
+        let Some((head, buffers)) = self.aside.take() else {
+            let Some(head) = burst.pop(chain)? else { return Ok(None) };
+            if !is_other {
+                return Ok(Some(head));
+            }
+            let first = std::mem::take(chain);
+            if let Some(next) = burst.pop(chain)? {
+                self.aside = Some((head, first));
+                manners.count(Kind::BufferReordered);
+                return Ok(Some(next));
+            }
+            *chain = first;
+            return Ok(Some(head));
+        };
+        *chain = buffers;
+        Ok(Some(head))
     }
 
     /// What is the case no more is not told, if it was not yet.
@@ -97,6 +134,7 @@ impl Events {
     /// The host is gone or starts anew: nobody waits for these any more.
     pub fn forget(&mut self) {
         self.waiting.clear();
+        self.aside = None;
     }
 
     /// All interrupts raised.

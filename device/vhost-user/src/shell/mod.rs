@@ -7,6 +7,7 @@
 //! * [`ethernet`]: the Ethernet functions; [`network`]: frames under way, [`in_order`]; [`lent`]: those whose data lies in guests;
 //! * [`turn`]: how much may be done before others get the world;
 //! * [`wait`]: when to sleep and when to poll;
+//! * [`unkind`]: what cards do that the manual allows and kind hardware seldom does;
 //! * `watching`: what is done, shown to those who watch;
 //! * [`rules`]: what drivers must do, where somebody looks;
 //! * [`quiet`]: how model time passes while nobody does anything.
@@ -24,6 +25,7 @@ pub mod pages;
 pub mod quiet;
 pub mod rules;
 pub mod turn;
+pub mod unkind;
 pub mod wait;
 mod watching;
 pub mod world;
@@ -38,6 +40,8 @@ use parking_lot::{Condvar, Mutex};
 
 use self::quiet::Quiet;
 use self::rules::book::{Alarm, Book};
+use self::unkind::Tick;
+use self::unkind::patience::Patience;
 use self::wait::Policy;
 use self::world::World;
 use self::world::cluster::Cluster;
@@ -72,6 +76,7 @@ pub struct Shell {
     nodes: Vec<NodeInfo>,
     connected: Mutex<Vec<Connected>>,
     quiet: Quiet,
+    patience: Patience,
     /// How long the last program took, in model time, since it was given to cards.
     loaded: Mutex<Option<Span>>,
     loaded_now: Condvar,
@@ -109,6 +114,7 @@ impl Shell {
             nodes,
             connected,
             quiet,
+            patience: Patience::default(),
             loaded: Mutex::new(None),
             loaded_now: Condvar::new(),
             watchers: Watchers::default(),
@@ -166,6 +172,7 @@ impl Shell {
     #[inline]
     pub fn did(&self, world: &mut World<'_>) {
         self.go_on_loading(world);
+        world.mind(Tick::Act, None);
         world.show();
         self.quiet.touch(world.acts(), world.is_waiting() || world.common.ethernet.is_holding());
     }
@@ -225,6 +232,11 @@ impl Shell {
     /// How model time passes while nobody does anything.
     pub fn quiet(&self) -> &Quiet {
         &self.quiet
+    }
+
+    /// How what unkind cards keep back comes while nobody does anything.
+    pub const fn patience(&self) -> &Patience {
+        &self.patience
     }
 
     /// The connections over which somebody watches.

@@ -11,6 +11,7 @@ use niclab_spec::WaitPolicy;
 use super::Shell;
 use super::card::Card;
 use super::node::Nodes;
+use super::unkind::looks;
 use super::world::cluster::Served;
 use super::world::{Found, World};
 
@@ -146,6 +147,9 @@ impl Shell {
 
 /// Looks at the pages of `node`, because a doorbell was rung.
 fn answer_doorbell(world: &mut World<'_>, node: usize) -> Found {
+    if let Some(found) = looks::answer_doorbell(world, node) {
+        return found;
+    }
     let is_polled = world.nodes.card(node).is_some_and(Card::is_polled);
     if is_polled || world.is_in_lockstep() {
         // No doorbell is needed as it is. A program that takes turns launches once in each, and every look finds its turn: there is
@@ -175,7 +179,8 @@ fn look_on(world: &mut World<'_>, node: usize) -> Found {
     Found { more: true, ..found }
 }
 
-fn want_doorbell(nodes: &mut Nodes<'_>, node: usize, is_wanted: bool) {
+/// Tells guests whether they are to ring for what they store into the pages of `node`.
+pub(super) fn want_doorbell(nodes: &mut Nodes<'_>, node: usize, is_wanted: bool) {
     if let Some(card) = nodes.card_mut(node) {
         card.want_doorbell(is_wanted);
     }

@@ -15,6 +15,7 @@ use std::time::Duration;
 use niclab_model::fabric::ethernet::Concern;
 use niclab_model::nic::fault_injector::FaultInjector;
 use niclab_model::nic::frame::SharedFrame;
+use niclab_model::nic::unkind::Unkind;
 use niclab_model::nic::{DescriptorQueue, FrameBytes, Input, Output};
 use niclab_model::platform::ledger::Ledger;
 use niclab_model::platform::node_bus::NodeBus;
@@ -50,6 +51,8 @@ pub struct Common {
     seed: u64,
     /// Whether device faults befall some card.
     has_device_faults: bool,
+    /// Whether some card is unkind.
+    pub(super) is_unkind: bool,
     /// Whether a driver ever notified a descriptor queue of a model that takes chains.
     has_descriptors: bool,
     /// How many cards have a stalled slot.
@@ -111,6 +114,7 @@ impl Common {
             network,
             seed,
             has_device_faults: false,
+            is_unkind: false,
             has_descriptors: false,
             stalled: 0,
             acts: 0,
@@ -264,20 +268,27 @@ impl World<'_> {
         if let Some(more) = self.serve_lockstep(node) {
             return Found { work: 1, more };
         }
-        let mut found = Found { work: self.serve_ports(node), more: false };
+        let unkind = if self.common.is_unkind { self.look_unkindly(node) } else { None };
+        let mut found = unkind.unwrap_or_else(|| Found { work: self.serve_ports(node), ..Found::default() });
         // What another look left under way: behind what this node launches, which may come earlier in model time.
         if (self.common.network.is_moving() || self.common.is_owing) && !self.common.turn.is_over() {
             found.work += 1;
             self.settle(node);
         }
         self.serve_stalled();
-        found.more = self.common.turn.is_over() || self.common.network.is_moving();
+        found.more |= self.common.turn.is_over() || self.common.network.is_moving();
         found
     }
 
     /// The pages of all ports of `node`.
     #[inline]
     fn serve_ports(&mut self, node: usize) -> u32 {
+        self.serve_ports_from(node, 0, u32::MAX)
+    }
+
+    /// The same, from one of the ports on, and so many slots of each at the most.
+    #[inline]
+    pub(super) fn serve_ports_from(&mut self, node: usize, first: u32, most: u32) -> u32 {
         let mut work = 0;
         if self.is_in_lockstep() {
             return work;
@@ -287,22 +298,22 @@ impl World<'_> {
             rules.on_doorbells(&card.pages, &card.vrings);
         }
         let ports = card.ports();
-        for port in 0..ports {
+        for port in (first..ports).chain(0..first) {
             let Some((card, bus)) = self.node(node).filter(|(card, _)| card.is_open(port)) else { continue };
             if card.registers(port, bus) {
                 work += 1;
                 let is_way_clear = self.is_way_clear();
                 self.follow(node, is_way_clear);
             }
-            work += self.serve_port(node, port);
+            work += self.serve_port(node, port, most);
         }
         self.common.acts += u64::from(work);
         work
     }
 
-    /// Takes slots of one port as long as there are some and the model takes them.
+    /// Takes slots of one port as long as there are some and the model takes them, but so many at the most.
     #[inline]
-    fn serve_port(&mut self, node: usize, port: u32) -> u32 {
+    fn serve_port(&mut self, node: usize, port: u32, most: u32) -> u32 {
         let (mut taken, mut way) = (0, None);
         while !self.common.turn.is_over() {
             let Some(card) = self.nodes.card_mut(node) else { break };
@@ -311,6 +322,9 @@ impl World<'_> {
                     card.is_stalled = true;
                     self.common.stalled += 1;
                 }
+                break;
+            }
+            if taken >= most {
                 break;
             }
             let Some(launch) = card.take(port) else { break };
@@ -343,7 +357,7 @@ impl World<'_> {
                 self.common.stalled -= 1;
                 for port in (0..card.ports()).collect::<smallvec::SmallVec<[u32; 8]>>() {
                     if self.nodes.card(node).is_some_and(|card| card.is_open(port)) {
-                        progress |= self.serve_port(node, port) > 0;
+                        progress |= self.serve_port(node, port, u32::MAX) > 0;
                     }
                 }
             }
@@ -411,11 +425,17 @@ impl World<'_> {
     /// quiet, [`World::pass_time`] gets there.
     #[inline]
     fn next_overdue(&self) -> Option<(usize, Time)> {
-        if !self.common.has_device_faults {
+        if !self.common.has_device_faults && !self.common.is_unkind {
             return None;
         }
         let now = self.model_time();
-        let due = |card: &Card| card.nic.fault_injector()?.due().filter(|due| *due <= now);
+        let due = |card: &Card| {
+            let held = [
+                card.nic.fault_injector().and_then(FaultInjector::due),
+                card.nic.unkind().and_then(Unkind::due),
+            ];
+            held.into_iter().flatten().min().filter(|due| *due <= now)
+        };
         self.nodes.cards().find_map(|(node, card)| Some((node, due(card)?)))
     }
 
@@ -563,8 +583,8 @@ impl World<'_> {
     #[inline]
     fn perform(&mut self, node: usize, output: Output, lent: Option<&LentFrame>) -> Option<Sent> {
         self.common.latest = self.common.latest.max(output.at());
-        let is_lending =
-            self.common.lends && !self.common.has_device_faults && self.common.network.may_lend();
+        let is_as_made = !self.common.has_device_faults && !self.common.is_unkind;
+        let is_lending = self.common.lends && is_as_made && self.common.network.may_lend();
         let Node { card, bus, lent_frames, .. } = self.nodes.get_mut(node)?;
         match output {
             Output::DmaWrite { address, words, .. } => card.write(address, &words),
@@ -628,7 +648,7 @@ impl World<'_> {
             if !taken {
                 break;
             }
-            if self.common.turn.is_over() {
+            if self.common.turn.is_over() || self.leaves_requests(node) {
                 more = true;
                 break;
             }
@@ -749,11 +769,19 @@ impl World<'_> {
             let deadlines =
                 self.nodes.cards().filter_map(|(node, card)| Some((card.nic.poll_timeout()?, node)));
             let Some((deadline, node)) = deadlines.min() else { return };
-            if let Some((card, bus)) = self.node(node) {
-                card.expire(deadline, bus);
-            }
-            self.carry_out(node);
+            return self.expire(node, deadline);
         }
+        self.settle(0);
+        self.serve_stalled();
+    }
+
+    /// A deadline of a card has come, though nobody knows whether others got that far.
+    pub(super) fn expire(&mut self, node: usize, deadline: Time) {
+        self.common.turn = Turn::WHOLE;
+        if let Some((card, bus)) = self.node(node) {
+            card.expire(deadline, bus);
+        }
+        self.carry_out(node);
         self.settle(0);
         self.serve_stalled();
     }

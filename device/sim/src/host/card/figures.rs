@@ -3,6 +3,7 @@
 use niclab_assembly::figures;
 use niclab_model::nic::ShellCounts;
 use niclab_model::nic::fault_injector::{Fault, FaultInjector};
+use niclab_model::nic::unkind::Unkind;
 use niclab_model::platform::ledger::Crossing;
 use niclab_spec::report::{NodeFigures, PortFigures};
 use niclab_workloads::Transport;
@@ -23,6 +24,7 @@ pub(super) fn node<T: Transport>(host: &CardHost<T>) -> NodeFigures {
     let of_card = NodeFigures {
         device_faults,
         device_fault_log,
+        unkind: figures::unkind(nic.unkind().into_iter().flat_map(Unkind::counts)),
         messages_sent: model.packets_sent,
         messages_received: model.packets_received,
         bytes_sent: model.bytes_sent,

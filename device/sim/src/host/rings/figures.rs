@@ -2,6 +2,7 @@
 
 use niclab_assembly::figures;
 use niclab_model::nic::ShellCounts;
+use niclab_model::nic::unkind::Unkind;
 use niclab_model::platform::ledger::Crossing;
 use niclab_spec::report::NodeFigures;
 
@@ -32,6 +33,7 @@ pub(super) fn node(host: &RingHost) -> NodeFigures {
     let of_card = NodeFigures {
         device_faults,
         device_fault_log,
+        unkind: figures::unkind(nic.unkind().into_iter().flat_map(Unkind::counts)),
         messages_sent: model.packets_sent,
         messages_received: model.packets_received,
         bytes_sent: model.bytes_sent,

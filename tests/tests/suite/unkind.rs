@@ -1,0 +1,73 @@
+//! Unkind cards live: programs over niclab's own half of a port are served by all that the manual allows.
+
+use std::collections::BTreeSet;
+
+use niclab_abi::config::{FEATURE_LISTS, FEATURE_RINGS};
+use niclab_spec::{NicModel, Receive, SimConfig, Workload, WorkloadKind};
+
+use crate::stage::{Pace, config, live, simulated};
+
+/// Seeds with which programs run freely.
+const SEEDS: u64 = 150;
+
+/// The models whose ports are the card's: others' drivers are tried in guests.
+fn models() -> Vec<NicModel> {
+    NicModel::all().filter(|model| !model.has(FEATURE_RINGS)).collect()
+}
+
+/// A run of its own for each seed: model, kind of workload, lengths and interrupts.
+fn drawn(seed: u64) -> SimConfig {
+    const KINDS: [WorkloadKind; 5] = [
+        WorkloadKind::PingPong,
+        WorkloadKind::Stream,
+        WorkloadKind::AllToAll,
+        WorkloadKind::Incast,
+        WorkloadKind::NeighbourExchange,
+    ];
+    let models = models();
+    let model = models[seed as usize % models.len()];
+    let kind = KINDS[seed as usize / models.len() % KINDS.len()];
+    let receive = if model.has(FEATURE_LISTS) && seed.is_multiple_of(3) {
+        Receive::Unexpected
+    } else {
+        Workload::new(kind).receive
+    };
+    let workload = Workload {
+        count: 20 + seed % 30,
+        warmup: 5,
+        interrupt_every: seed % 5,
+        slices: 64,
+        message_bytes: 8 * (seed % 9) as u32,
+        receive,
+        ..Workload::new(kind)
+    };
+    unkind(config(model, 2 + (seed % 2) as u32 * 2, &workload), seed)
+}
+
+fn unkind(mut config: SimConfig, seed: u64) -> SimConfig {
+    config.nodes.iter_mut().for_each(|node| node.unkind = Some(seed));
+    config
+}
+
+/// What a program is served by: counts of what the run sent, which nothing that is allowed changes.
+#[test]
+fn every_message_arrives_whatever_is_allowed() {
+    let mut kinds = BTreeSet::new();
+    for seed in 0..SEEDS {
+        let config = drawn(seed);
+        let (expected, found) = (simulated(&config, None), live(&config, None, seed, Pace::Free));
+        for (expected, found) in expected.nodes.iter().zip(found.nodes) {
+            let what = format!("seed {seed}, {}, {}", config.nodes[0].nic.model.name, expected.name);
+            let bytes = (found.bytes_sent, found.bytes_received);
+            assert_eq!(bytes, (expected.bytes_sent, expected.bytes_received), "{what}");
+            assert!(found.violations.is_empty(), "{what}: {:?}", found.violations);
+            kinds.extend(found.unkind.into_keys());
+        }
+    }
+    // All that a program without a driver of its own can meet; requests come one at a time here, and before what is measured.
+    for kind in
+        ["completion_late", "status_late", "interrupt_late", "event_late", "doorbell_changed", "slots_left"]
+    {
+        assert!(kinds.contains(kind), "{kind} never happened: {kinds:?}");
+    }
+}
