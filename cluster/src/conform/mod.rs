@@ -152,6 +152,7 @@ fn one(request: &Request<'_>, case: Case, root: &RuntimeRoot) -> Result<Option<S
     let mut cluster = request.cluster.clone();
     cluster.seed = case.seed;
     cluster.rules = RuleChecking::Report;
+    cluster.be_unkind(case.kind.is_unkind().then_some(case.seed));
     if case.is_watched {
         cluster.set_kernel(GuestKernel::Watching);
     }
