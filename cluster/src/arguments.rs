@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
-use niclab_spec::ClusterName;
+use niclab_spec::{ClusterName, RuleChecking};
 
 /// Which cluster to boot.
 #[derive(Clone, Debug, Default, Args)]
@@ -30,6 +30,12 @@ pub struct ClusterArgs {
     /// Parameters of your driver, as in "debug=1 peer=0".
     #[arg(long, value_name = "ARGS", requires = "driver", allow_hyphen_values = true)]
     pub driver_args: Option<String>,
+    /// The guests' kernel: `watching`, the one that `niclab kernel build` makes, or a file of your own.
+    #[arg(long, value_name = "watching|FILE")]
+    pub kernel: Option<PathBuf>,
+    /// Hold drivers to the rules of the device programmer's manual (docs/RULES.md): off, report, fail or stop.
+    #[arg(long, value_name = "MODE", value_parser = rule_checking)]
+    pub rules: Option<RuleChecking>,
     /// Debian packages in the guests, separated by commas.
     #[arg(long, value_delimiter = ',', value_name = "PACKAGE")]
     pub packages: Vec<String>,
@@ -53,11 +59,21 @@ pub struct ClusterArgs {
     pub boot_timeout: Option<u64>,
 }
 
+/// What is done where a driver breaks a rule.
+///
+/// # Errors
+/// What can be said.
+pub fn rule_checking(text: &str) -> Result<RuleChecking, String> {
+    let names = RuleChecking::ALL.map(|(name, _)| name);
+    RuleChecking::named(text).ok_or_else(|| format!("give one of {}", names.join(", ")))
+}
+
 impl ClusterArgs {
-    /// How long `nodes` nodes may take until they are healthy.
+    /// How long `nodes` nodes may take until they are healthy, where `patience` times as long is waited for everything.
     #[must_use]
-    pub fn boot_timeout(&self, nodes: usize) -> Duration {
+    pub fn boot_timeout(&self, nodes: usize, patience: u32) -> Duration {
         // Guests share the host's cores, so the time grows with their number.
-        Duration::from_secs(self.boot_timeout.unwrap_or(60 + 10 * nodes as u64))
+        let usual = (60 + 10 * nodes as u64) * u64::from(patience);
+        Duration::from_secs(self.boot_timeout.unwrap_or(usual))
     }
 }

@@ -9,14 +9,16 @@
 //! * [`guests`]: talks to a guest's agent and to its QEMU; [`daemon`]: asks the daemon, and watches through it;
 //! * [`boot`]: carries a plan out, from templates of guests that have booted, and keeps watch;
 //! * [`supervisor`]: keeps a cluster up behind its socket, for the commands that come later;
+//! * [`watching`]: what a guest kernel that watches has found, and which lines of a driver were carried out;
 //! * [`report`]: makes reports of what a cluster did, and shows them;
-//! * [`check`]: holds the runs of scenarios to their budgets.
+//! * [`check`]: holds the runs of scenarios to their budgets; [`conform`]: puts a driver to the test.
 //!
 //! The command itself is the package `niclab-cli`; benchmarks and the papers' figures are `niclab-bench`.
 
 pub mod arguments;
 pub mod boot;
 pub mod check;
+pub mod conform;
 pub mod daemon;
 pub mod guests;
 pub mod host;
@@ -25,3 +27,4 @@ pub mod plan;
 pub mod programs;
 pub mod report;
 pub mod supervisor;
+pub mod watching;

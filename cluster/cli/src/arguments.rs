@@ -4,7 +4,12 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use niclab_bench::{BenchSection, compare::DEFAULT_PROFILE, figures::PaperFigures};
-use niclab_cluster::arguments::ClusterArgs;
+use niclab_cluster::{
+    arguments::{ClusterArgs, rule_checking},
+    conform::case::Kind,
+};
+use niclab_images::Watcher;
+use niclab_spec::{GuestKernel, RuleChecking};
 
 use crate::name::NameArgs;
 use crate::{match_unit, protocol};
@@ -57,6 +62,9 @@ pub enum Command {
     /// What helps to write a driver (docs/DRIVER.md).
     #[command(subcommand)]
     Driver(DriverAction),
+    /// The guest kernel that watches what drivers do (docs/DRIVER.md).
+    #[command(subcommand)]
+    Kernel(KernelAction),
     /// Open gdb on a node's guest, with the symbols of its driver at their addresses. The guest stands still while gdb has it.
     Debug(DebugArgs),
     /// Print what a node wrote to its console, or the messages of its QEMU or of the daemon.
@@ -111,6 +119,12 @@ pub enum Command {
     /// A budget is on counts or on model time, which are exact on any machine. A ratio of wall times may stay undecided. Exits
     /// with 0 when no budget broke, 1 when one did, 2 when a scenario is wrong, 3 when one could not be run.
     Check(CheckArgs),
+    /// Put a driver to the test: run a command over devices that are unkind and faulty, and over all that happens to drivers.
+    ///
+    /// Each case has a cluster of its own: killed programs, rebinding, unloading, reboots, each device fault. One table says
+    /// which passed, what named a failure, and how to repeat it (docs/CONFORM.md). Exits with 0 when all passed, 1 when one failed, 2 when
+    /// what is asked for makes no sense, 3 when a case could not be run.
+    Conform(ConformArgs),
     /// Run one workload over the cards of every model and over the Ethernet function, and put them beside one another.
     ///
     /// In guests the Ethernet function carries TCP, and each carrier has a boot of its own. Exits with 1 where one could not be
@@ -127,6 +141,8 @@ pub enum Command {
     /// Tools for protocols that are assembled from components.
     #[command(subcommand, name = niclab_stitcher::CARD)]
     Protocol(protocol::Tool),
+    /// List what drivers must do, or explain one rule with its mend (docs/RULES.md).
+    Rules(RulesArgs),
     /// Print the JSON Schema of the cluster file, of the report or of a platform profile.
     Schema(SchemaArgs),
     /// Keep a cluster up. `niclab up` starts this.
@@ -139,6 +155,32 @@ pub enum Command {
 pub enum DriverAction {
     /// Do as `run`, again at each change of the driver's source, until Ctrl-C. A run that goes on is ended first.
     Watch(RunArgs),
+}
+
+/// What `kernel` does.
+#[derive(Debug, Subcommand)]
+pub enum KernelAction {
+    /// Build it, from Debian's source package of the kernel that guests run, into the cache, once for each set of watchers. The one
+    /// that was asked for last is what `--kernel watching` means.
+    ///
+    /// It takes minutes to tens of minutes, all cores, and 2 GB of room on disk while it lasts; `nice niclab kernel build` leaves the
+    /// machine to others.
+    Build(KernelBuildArgs),
+}
+
+/// Arguments of `kernel build`.
+#[derive(Debug, Args)]
+pub struct KernelBuildArgs {
+    /// What shall watch, separated by commas: kasan, lockdep, kmemleak, ubsan, dma-debug, kcov, gcov, memory; kcsan in place of
+    /// kasan. Default: all but kcsan.
+    #[arg(long, value_delimiter = ',', value_name = "WATCHER", value_parser = Watcher::named)]
+    pub with: Vec<Watcher>,
+    /// Debian mirror to build from, instead of the one that apt on this machine uses.
+    #[arg(long, value_name = "URL")]
+    pub mirror: Option<String>,
+    /// Use no network; fail if something is missing.
+    #[arg(long)]
+    pub offline: bool,
 }
 
 /// Arguments of `run`.
@@ -157,6 +199,9 @@ pub struct RunArgs {
     /// Files about the run.
     #[command(flatten)]
     pub watch: RunWatchArgs,
+    /// Write which lines of the nodes' drivers were carried out to this file, as lcov. Needs `--kernel watching`.
+    #[arg(long, value_name = "FILE")]
+    pub coverage: Option<PathBuf>,
     /// End the commands after so many seconds.
     #[arg(long, value_name = "SECONDS")]
     pub timeout: Option<u64>,
@@ -229,12 +274,64 @@ pub struct CheckArgs {
     /// Measure ratios of wall times, but break on none: for machines that others use, too.
     #[arg(long, conflicts_with = "undecided_is_broken")]
     pub wall_is_not_judged: bool,
+    /// Hold drivers to the rules of the device programmer's manual: off, report, fail or stop. Default: what the scenario says.
+    #[arg(long, value_name = "MODE", value_parser = rule_checking)]
+    pub rules: Option<RuleChecking>,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+    /// The kernel of the guests of all scenarios: `watching`, the one that `niclab kernel build` makes. What it finds breaks a
+    /// scenario.
+    #[arg(long, value_name = "watching", value_parser = [GuestKernel::WATCHING])]
+    pub kernel: Option<String>,
     /// Use no network; fail if something is missing.
     #[arg(long)]
     pub offline: bool,
+}
+
+/// Arguments of `rules`.
+#[derive(Debug, Args)]
+pub struct RulesArgs {
+    /// The rule to explain.
+    #[arg(value_name = "RULE")]
+    pub rule: Option<String>,
+}
+
+/// Arguments of `conform`.
+#[derive(Debug, Args)]
+pub struct ConformArgs {
+    /// The cluster.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+    /// How many seeds of an unkind device, or of the case that is named. Default: 8, or 1.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=1_000_000))]
+    pub seeds: Option<u64>,
+    /// The first seed.
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    pub from: u64,
+    /// Only this case.
+    #[arg(long, value_name = "NAME", value_parser = case)]
+    pub case: Option<Kind>,
+    /// How long the command may take, in seconds of wall time, until it is a hang.
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
+    pub timeout: Duration,
+    /// End with the first case that failed.
+    #[arg(long)]
+    pub fail_fast: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// The command to run on every node, which ends with 0 where its messages passed. Default: messages over niclab's own driver.
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
+/// A case by its name.
+fn case(text: &str) -> Result<Kind, String> {
+    Kind::named(text).ok_or_else(|| {
+        let names: Vec<String> = Kind::all().map(Kind::name).collect();
+        format!("no case is called so; use one of {}", names.join(", "))
+    })
 }
 
 /// Arguments of `compare`.

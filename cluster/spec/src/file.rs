@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use schemars::{JsonSchema, Schema, schema_for};
 use serde::{Deserialize, Serialize};
 
-use crate::{DeviceFaults, Faults, Forwarding, Framing, NicConfig};
+use crate::{DeviceFaults, Faults, Forwarding, Framing, NicConfig, RuleChecking};
 
 /// A virtual cluster. Every key is optional.
 ///
@@ -29,7 +29,8 @@ pub struct ClusterFile {
     pub vcpus: u32,
     /// Debian packages. With any, the guests get a Debian root file system that holds them.
     pub packages: Vec<String>,
-    /// A kernel of your own (bzImage), booted as it is. Its modules, the niclab driver's included, are up to you.
+    /// A kernel of your own (bzImage), booted as it is. Its modules, the niclab driver's included, are up to you. Or `watching`: the
+    /// guests' usual one, built to find faults of drivers (docs/DRIVER.md); a file of that name is `./watching`.
     pub kernel: Option<PathBuf>,
     /// A root file system of your own: a raw image of erofs, squashfs or ext4, used read-only. Not together with `packages`.
     pub image: Option<PathBuf>,
@@ -64,6 +65,9 @@ pub struct ClusterFile {
     pub nic: NicConfig,
     /// What goes wrong in the NIC of each node, to try drivers with. Default: nothing.
     pub device_faults: DeviceFaults,
+    /// What is done where a driver breaks a rule of the device programmer's manual. Live only.
+    #[serde(default, skip_serializing_if = "is_off")]
+    pub rules: RuleChecking,
     /// Links to the switch. An entry without `node` changes the default for all nodes.
     pub link: Vec<LinkEntry>,
 }
@@ -91,9 +95,15 @@ impl Default for ClusterFile {
             seed: 1,
             nic: NicConfig::default(),
             device_faults: DeviceFaults::default(),
+            rules: RuleChecking::default(),
             link: Vec::new(),
         }
     }
+}
+
+/// Whether a file says nothing of rules.
+fn is_off(rules: &RuleChecking) -> bool {
+    !rules.is_on()
 }
 
 /// One node that differs from the others.

@@ -4,12 +4,13 @@ use std::{
     collections::BTreeMap,
     env,
     path::{Path, PathBuf},
+    sync::OnceLock,
 };
 
 use anyhow::{Context, Result, bail};
 use niclab_images::{Cache, DriverModule, Images, Progress, Request, Terminal};
 use niclab_spec::{
-    BootChoice, Cluster, ClusterFile, ClusterName, MAX_BOOTED_NODES, NicModel, NodeEntry, Source,
+    BootChoice, Cluster, ClusterFile, ClusterName, GuestKernel, MAX_BOOTED_NODES, NicModel, NodeEntry, Source,
 };
 
 use crate::{
@@ -50,8 +51,17 @@ pub fn cluster(args: &ClusterArgs) -> Result<Cluster> {
         file.vcpus = vcpus;
         source.set_by_flag("vcpus", "--vcpus");
     }
+    if let Some(rules) = args.rules {
+        file.rules = rules;
+    }
     if args.cold {
         file.boot = BootChoice::Cold;
+    }
+    if let Some(kernel) = &args.kernel {
+        let is_name = kernel.as_os_str() == GuestKernel::WATCHING;
+        let here = || env::current_dir().context("the current folder is gone");
+        file.kernel = Some(if is_name { kernel.clone() } else { here()?.join(kernel) });
+        source.set_by_flag("kernel", "--kernel");
     }
     if let Some(name) = &args.nic {
         file.nic.model = NicModel::named(name).with_context(|| {
@@ -167,7 +177,7 @@ impl<'a> Parts<'a> {
         log::info!("accelerator: {} ({})", accelerator.name(), accelerator.reason);
         let start = Start::choose(cluster, &accelerator)?;
         let progress = Terminal::new();
-        let programs = Programs::locate(offline, &progress)?;
+        let programs = programs(offline, &progress)?;
         let cache = Cache::locate()?;
         let images = images(args, cluster, &programs, &cache, offline, &progress)?;
         let drivers = own_drivers(cluster, &cache, &progress)?;
@@ -195,6 +205,16 @@ impl<'a> Parts<'a> {
     }
 }
 
+/// niclab's other programs, built once for each run of this one, however many clusters it boots.
+fn programs(offline: bool, progress: &dyn Progress) -> Result<Programs> {
+    static FOUND: OnceLock<Programs> = OnceLock::new();
+    if let Some(programs) = FOUND.get() {
+        return Ok(programs.clone());
+    }
+    let programs = Programs::locate(offline, progress)?;
+    Ok(FOUND.get_or_init(|| programs).clone())
+}
+
 /// The images of each node; nodes with the same packages share theirs.
 fn images(
     args: &ClusterArgs,
@@ -213,7 +233,11 @@ fn images(
             packages: node.packages.clone(),
             mirror: args.mirror.clone(),
             offline,
-            kernel: cluster.kernel.clone(),
+            kernel: match &cluster.kernel {
+                GuestKernel::Own(path) => Some(path.clone()),
+                GuestKernel::Stock | GuestKernel::Watching => None,
+            },
+            is_watching: cluster.kernel == GuestKernel::Watching,
             image: cluster.image.clone(),
             // Nobody reads what is asked of QEMU; it may be a disk.
             has_disks: !cluster.qemu_args.is_empty(),
@@ -237,6 +261,7 @@ fn own_drivers(
     cache: &Cache,
     progress: &dyn Progress,
 ) -> Result<Vec<Option<DriverModule>>> {
+    let is_watched = cluster.kernel == GuestKernel::Watching;
     let mut built: BTreeMap<&Path, DriverModule> = BTreeMap::new();
     let mut of_nodes = Vec::new();
     for node in &cluster.nodes {
@@ -246,7 +271,7 @@ fn own_drivers(
         };
         let module = match built.get(driver.path.as_path()) {
             Some(module) => module.clone(),
-            None => niclab_images::ensure_driver(cache, &driver.path, progress)?,
+            None => niclab_images::ensure_driver(cache, &driver.path, is_watched, progress)?,
         };
         built.insert(&driver.path, module.clone());
         of_nodes.push(Some(module));

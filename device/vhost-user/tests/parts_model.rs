@@ -118,7 +118,13 @@ impl Cluster {
             } else {
                 self.is_open.load(Ordering::SeqCst)
             };
-            if !is_open || here.iter().any(|(_, node)| node.left_by.is_some_and(|part| part != number)) {
+            if !is_open {
+                // Whoever has all nodes may have parts again.
+                drop(here);
+                drop(self.common.lock().unwrap());
+                continue;
+            }
+            if here.iter().any(|(_, node)| node.left_by.is_some_and(|part| part != number)) {
                 break;
             }
             assert!(!self.is_whole.load(Ordering::SeqCst), "somebody has all nodes");

@@ -3,6 +3,7 @@
 mod bench;
 mod check;
 mod compare;
+mod conform;
 mod debug;
 mod doctor;
 mod down;
@@ -11,12 +12,14 @@ mod exec;
 mod fault;
 mod figures;
 mod inspect;
+mod kernel;
 mod logs;
 mod match_unit;
 mod plan;
 mod profile;
 mod protocol;
 mod report;
+mod rules;
 pub mod run;
 mod schema;
 mod shell;
@@ -42,7 +45,7 @@ use niclab_cluster::{
 };
 use niclab_spec::ClusterName;
 
-use crate::arguments::{Command, DriverAction};
+use crate::arguments::{Command, DriverAction, KernelAction};
 
 /// Does what is asked.
 ///
@@ -57,6 +60,7 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::Shell(args) => shell::run(&args),
         Command::Debug(args) => debug::run(&args),
         Command::Driver(DriverAction::Watch(args)) => driver::watch(&args),
+        Command::Kernel(KernelAction::Build(args)) => kernel::build(&args),
         Command::Logs(args) => logs::run(&args),
         Command::Down(args) => down::run(&args),
         Command::Plan(args) => plan::run(&args),
@@ -68,6 +72,7 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::Record(args) => watch::record(&args),
         Command::Check(args) => check::run(&args),
         Command::Compare(args) => compare::run(&args),
+        Command::Conform(args) => conform::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Firmware(tool) => match_unit::run(&tool),
         Command::Protocol(tool) => protocol::run(&tool),
@@ -75,6 +80,7 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::Profile(args) => profile::run(&args),
         Command::Figures(args) => figures::run(&args),
         Command::Validation(args) => figures::validate(&args),
+        Command::Rules(args) => rules::run(&args),
         Command::Schema(args) => schema::run(&args),
         Command::Supervise => Ok(supervisor::supervise().map(|()| 0)?),
     }

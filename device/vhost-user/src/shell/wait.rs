@@ -63,7 +63,7 @@ impl Shell {
         is_for_others: fn(Found) -> bool,
     ) -> Found {
         let mut found = Found::default();
-        let is_served = self.cluster().serve_in_part(node, |part| {
+        let whole = self.cluster().serve_in_part(node, |part| {
             let now = look(part, node);
             found = found.and(now);
             if now.work > 0 {
@@ -71,10 +71,7 @@ impl Shell {
             }
             Served { is_idle: now.work == 0, is_for_others: is_for_others(found) }
         });
-        if is_served {
-            return found;
-        }
-        let mut world = self.world();
+        let Some(mut world) = whole else { return found };
         let now = look(&mut world, node);
         found = found.and(now);
         if now.work > 0 {

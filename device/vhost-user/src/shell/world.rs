@@ -23,7 +23,7 @@ use niclab_model::time::{Passage, Time};
 use niclab_spec::{DeviceFaults, Faults};
 use parking_lot::MutexGuard;
 
-use self::cluster::Cut;
+use self::cluster::{Cut, Takings};
 use super::card::Card;
 use super::ethernet::Ethernet;
 use super::lent::{Carried, LentFrame, Loan};
@@ -64,6 +64,8 @@ pub struct Common {
     lockstep: Option<Box<lockstep::Lockstep>>,
     /// Cards that are taking another program.
     loading: Option<hand_over::Loading>,
+    /// How often all nodes were taken.
+    takings: Takings,
     /// So many let others have it for a moment, and go on with all nodes when they have it again.
     coming_back: usize,
     /// Not all nodes are here: these are of a part of them.
@@ -116,6 +118,7 @@ impl Common {
             latest: Time::ZERO,
             lockstep: None,
             loading: None,
+            takings: Takings::default(),
             coming_back: 0,
             is_part: false,
             cut: None,
@@ -174,6 +177,11 @@ impl World<'_> {
         self.common.acts
     }
 
+    /// How often all nodes were taken so far.
+    pub fn takings(&self) -> Takings {
+        self.common.takings
+    }
+
     /// Lets data be lent to frames, as it is, or has all of it copied as if somebody watched: to compare the two.
     pub fn set_lending(&mut self, is_on: bool) {
         self.common.lends_nothing = !is_on;
@@ -208,6 +216,11 @@ impl World<'_> {
     /// Looks at every page once more, so that all that programs have done is counted. True when there is more.
     pub fn catch_up(&mut self) -> bool {
         (0..self.nodes.len()).any(|node| self.serve_pages(node).more)
+    }
+
+    /// Looks through memory that nobody in a guest is to touch, where drivers are held to rules.
+    pub fn check_memory(&mut self) {
+        self.nodes.iter_mut().for_each(|(_, node)| node.card.check_memory());
     }
 
     /// Goes on with what is under way. True when there is more.
@@ -261,7 +274,11 @@ impl World<'_> {
         if self.is_in_lockstep() {
             return work;
         }
-        let ports = self.nodes.card(node).map_or(0, Card::ports);
+        let Some(card) = self.nodes.card_mut(node) else { return work };
+        if let Some(rules) = &mut card.rules {
+            rules.on_doorbells(&card.pages, &card.vrings);
+        }
+        let ports = card.ports();
         for port in 0..ports {
             let Some((card, bus)) = self.node(node).filter(|(card, _)| card.is_open(port)) else { continue };
             if card.registers(port, bus) {
@@ -288,7 +305,7 @@ impl World<'_> {
                 }
                 break;
             }
-            let Some(launch) = card.pages.take(port) else { break };
+            let Some(launch) = card.take(port) else { break };
             // What the program told before this launch comes before it.
             let is_way_clear = *way.get_or_insert_with(|| self.is_way_clear());
             let Some((card, bus)) = self.node(node) else { break };

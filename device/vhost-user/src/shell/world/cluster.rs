@@ -65,8 +65,30 @@ pub struct Served {
     pub is_for_others: bool,
 }
 
+/// Why a node cannot be served in a part.
+enum Refused {
+    /// Somebody has all nodes, or what he did stands against parts.
+    Closed,
+    /// It concerns others, or others left something under way.
+    Met,
+}
+
+/// How often all nodes were taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Takings {
+    /// There were parts, or might have been, and then none: because of whatever is not of single nodes, and of looks that met.
+    pub ended_parts: u64,
+    /// By looks, at whose end there are parts again where they may be.
+    pub looks: u64,
+    /// Of those, by looks that did not find all nodes taken, but met others or concerned them.
+    pub met: u64,
+}
+
 /// Most times that a part begins anew because of a node that another one has. Then it waits for all.
 const MAX_WIDER: usize = 4;
+
+/// Most times that a look waits for whoever has all nodes, and finds that there are parts again. Then it takes all.
+const MAX_WAITS: usize = 4;
 
 impl Cluster {
     /// These cards on one platform, with nobody connected and no faults.
@@ -132,6 +154,7 @@ impl Cluster {
             return world;
         }
         self.is_open.store(false, Ordering::Relaxed);
+        world.common.takings.ended_parts += 1;
         world.count_stalled();
         if self.has_left.swap(false, Ordering::Relaxed) {
             let mut left = Numbers::new();
@@ -156,23 +179,23 @@ impl Cluster {
         }
     }
 
-    /// A part that begins at `node`, with these nodes. None where there can be none just now: then all of it is to be taken.
+    /// A part that begins at `node`, with these nodes. Refused where there can be none just now.
     #[inline]
-    fn part(&self, node: usize, with: &Numbers) -> Option<World<'_>> {
+    fn part(&self, node: usize, with: &Numbers) -> Result<World<'_>, Refused> {
         if !self.is_open.load(Ordering::Relaxed) {
-            return None;
+            return Err(Refused::Closed);
         }
         let mut with = with.clone();
         loop {
             let mut nodes = Nodes::some(&self.slots, &with);
             if !self.is_open.load(Ordering::Relaxed) {
-                return None;
+                return Err(Refused::Closed);
             }
             if nodes.iter().any(|(_, here)| here.left_by.is_some_and(|part| part != node)) {
-                return None;
+                return Err(Refused::Met);
             }
-            let common = self.parts.get(node)?.common.lock();
-            let has_left = nodes.get(node)?.left_by.is_some();
+            let common = self.parts.get(node).ok_or(Refused::Met)?.common.lock();
+            let has_left = nodes.get(node).is_some_and(|node| node.left_by.is_some());
             // All that were here then are to be here again.
             let missing = common.scope.iter().filter(|number| nodes.get(**number).is_none());
             let missing: Numbers = if has_left { missing.copied().collect() } else { Numbers::new() };
@@ -186,7 +209,7 @@ impl Cluster {
                     let left = world.common.scope.clone();
                     world.mend(&left);
                 }
-                return Some(world);
+                return Ok(world);
             }
             with.extend(missing);
             with.sort_unstable();
@@ -216,17 +239,58 @@ impl Cluster {
         }
     }
 
-    /// Serves `node` in a part of the nodes, or in several that grow. False where that cannot be, and nothing, or not all, was
-    /// done: all nodes are to be taken then.
+    /// Serves `node` in a part of the nodes, or in several that grow. Where that cannot be, and nothing, or not all, was done: all
+    /// nodes, to serve it with.
     #[inline]
-    pub fn serve_in_part(&self, node: usize, mut serve: impl FnMut(&mut World<'_>) -> Served) -> bool {
-        self.try_serve_in_part(node, &mut serve).is_some()
+    pub fn serve_in_part(
+        &self,
+        node: usize,
+        mut serve: impl FnMut(&mut World<'_>) -> Served,
+    ) -> Option<World<'_>> {
+        match self.try_serve_in_part(node, &mut serve) {
+            Ok(()) => None,
+            Err(refused) => self.serve_again(node, refused, &mut serve),
+        }
+    }
+
+    /// The same, after it was refused. Who waits for somebody who has all nodes need not take all of them, too: all who wait would do
+    /// so, one behind the other, and whoever looks meanwhile would wait with them.
+    #[cold]
+    fn serve_again(
+        &self,
+        node: usize,
+        mut refused: Refused,
+        serve: &mut impl FnMut(&mut World<'_>) -> Served,
+    ) -> Option<World<'_>> {
+        for _ in 0..MAX_WAITS {
+            let is_met = matches!(refused, Refused::Met);
+            let common = self.common.lock();
+            if is_met || !self.is_open.load(Ordering::Relaxed) {
+                let mut world = self.whole(World { nodes: Nodes::all(&self.slots), common });
+                world.common.takings.looks += 1;
+                world.common.takings.met += u64::from(is_met);
+                return Some(world);
+            }
+            drop(common);
+            match self.try_serve_in_part(node, serve) {
+                Ok(()) => return None,
+                Err(again) => refused = again,
+            }
+        }
+        let mut world = self.world();
+        world.common.takings.looks += 1;
+        Some(world)
     }
 
     #[inline]
-    fn try_serve_in_part(&self, node: usize, serve: &mut impl FnMut(&mut World<'_>) -> Served) -> Option<()> {
+    fn try_serve_in_part(
+        &self,
+        node: usize,
+        serve: &mut impl FnMut(&mut World<'_>) -> Served,
+    ) -> Result<(), Refused> {
+        let first = self.parts.get(node).ok_or(Refused::Met)?.first.load(Ordering::Relaxed);
         let mut with = Numbers::new();
-        with.extend(Some(self.parts.get(node)?.first.load(Ordering::Relaxed)).filter(|first| *first != node));
+        with.extend(Some(first).filter(|first| *first != node));
         with.push(node);
         for _ in 0..MAX_WIDER {
             let mut part = self.part(node, &with)?;
@@ -240,17 +304,17 @@ impl Cluster {
                     if served.is_for_others {
                         part.give_back();
                     }
-                    return Some(());
+                    return Ok(());
                 }
                 Some(Cut::Node(wanted)) => {
                     with = part.nodes.numbers();
                     with.push(wanted);
                     with.sort_unstable();
                 }
-                Some(Cut::All) => return None,
+                Some(Cut::All) => return Err(Refused::Met),
             }
         }
-        None
+        Err(Refused::Met)
     }
 }
 
