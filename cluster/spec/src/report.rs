@@ -251,7 +251,8 @@ pub struct NodeFigures {
     pub polls: u64,
     /// Frames that this node's NIC sent and that the daemon carried by a shorter way than the general one, of `cluster.sent_frames`:
     /// `unencoded`, as words that nobody encoded, from page to memory in one pass; `lent`, with data that stays in the sender's
-    /// memory until it is copied once. Both give the same counts and model time; they cost less wall time. Live only.
+    /// memory until it is copied once. And of `ethernet.sent_frames`: `ethernet_series`, equal frames that were priced together. All give the
+    /// same counts and model time; they cost less wall time. Live only.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub shortcuts: BTreeMap<String, u64>,
     /// Interrupts that the device raised, by cause. Those of the Ethernet function begin with `ethernet_`.

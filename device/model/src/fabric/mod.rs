@@ -3,6 +3,7 @@
 //! * [`ethernet`]: the header that every frame has;
 //! * [`faults`]: what may go wrong on a link, drawn from a seed;
 //! * [`link`]: one direction of a link: bandwidth, latency, queue;
+//! * [`series`]: equal frames on one way, priced together;
 //! * [`switch`]: who is where.
 //!
 //! [`Fabric::forward`] takes a frame by reference and says who gets it and when; a shell keeps the bytes. Nothing waits
@@ -11,6 +12,7 @@
 pub mod ethernet;
 pub mod faults;
 pub mod link;
+pub mod series;
 mod stretch;
 pub mod switch;
 
@@ -229,13 +231,25 @@ pub struct Fabric {
     switching: Switching,
 }
 
+/// Where a frame goes that needs nothing of the switch but its passage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KnownWay {
+    /// The port.
+    pub to: u16,
+    /// It goes there by routing of its own.
+    pub is_routed: bool,
+}
+
 impl Switching {
     /// To which port a frame goes, where that is known from the start: by routing of its own, or from one card to another. What
     /// is so is looked up without a change here, and concerns no port but its sender's and that one.
     #[inline]
-    pub fn known_way(&self, frame: &[u8]) -> Option<u16> {
+    pub fn known_way(&self, frame: &[u8]) -> Option<KnownWay> {
         let header = Frame::new_checked(frame)?;
-        self.routing.and_then(|routing| routing(frame)).or_else(|| self.switch.known_way(&header))
+        match self.routing.and_then(|routing| routing(frame)) {
+            Some(to) => Some(KnownWay { to, is_routed: true }),
+            None => Some(KnownWay { to: self.switch.known_way(&header)?, is_routed: false }),
+        }
     }
 
     /// [`Fabric::forward`] on these ports.
@@ -314,8 +328,8 @@ impl Switching {
         }
     }
 
-    /// [`Switching::forward`] of a frame that nobody encoded: from a card to the card of another node, by the cards' own addresses,
-    /// or by the frame's routing where it has some and the network goes by that. `from` is the port of the card that it is from.
+    /// [`Switching::forward`] of a frame that nobody encoded, or of which the way is known ([`Switching::known_way`]): from a card to a
+    /// card, by the cards' own addresses, or by the frame's routing where it has some and the network goes by that. `from` is the port of the card that it is from.
     #[inline]
     pub fn forward_unencoded(
         &self,
