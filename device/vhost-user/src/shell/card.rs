@@ -318,8 +318,13 @@ impl Card {
         self.acted = self.acted.max(at);
     }
 
-    /// Feeds the completer registers of `port` that were stored since the last look; true when there was one.
+    /// Whether the program of `port` stored a completer register since the last look.
     #[inline]
+    pub fn has_registers(&self, port: u32) -> bool {
+        self.pages.has_registers(port)
+    }
+
+    /// Feeds the completer registers of `port` that were stored since the last look; true when there was one.
     pub fn registers(&mut self, port: u32, bus: &mut NodeBus) -> bool {
         let mut any = false;
         for register in self.pages.take_registers(port).into_iter().flatten() {
@@ -480,6 +485,20 @@ impl Card {
         if self.memory.store_words(address, words).is_err() {
             violation(&mut self.counts.violations, "dma_outside_memory");
         }
+    }
+
+    /// Does the store that the model wants done first, if that is one. False when it is none.
+    #[inline]
+    pub fn deposit(&mut self, latest: &mut Time) -> bool {
+        let Self { nic, memory, counts, is_running, .. } = self;
+        let Some(outbox) = nic.outbox() else { return false };
+        let Some(deposit) = outbox.deposit() else { return false };
+        *latest = deposit.at.max(*latest);
+        if *is_running && memory.store_words(deposit.address, deposit.words()).is_err() {
+            violation(&mut counts.violations, "dma_outside_memory");
+        }
+        outbox.clear_first();
+        true
     }
 
     /// Stores bytes of a frame into the guest's memory, unless the guest is not there to expect it.
