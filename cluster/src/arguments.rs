@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
-use niclab_spec::ClusterName;
+use niclab_spec::{ClusterName, RuleChecking};
 
 /// Which cluster to boot.
 #[derive(Clone, Debug, Default, Args)]
@@ -30,6 +30,9 @@ pub struct ClusterArgs {
     /// Parameters of your driver, as in "debug=1 peer=0".
     #[arg(long, value_name = "ARGS", requires = "driver", allow_hyphen_values = true)]
     pub driver_args: Option<String>,
+    /// Hold drivers to the rules of the device programmer's manual (docs/RULES.md): off, report, fail or stop.
+    #[arg(long, value_name = "MODE", value_parser = rule_checking)]
+    pub rules: Option<RuleChecking>,
     /// Debian packages in the guests, separated by commas.
     #[arg(long, value_delimiter = ',', value_name = "PACKAGE")]
     pub packages: Vec<String>,
@@ -51,6 +54,15 @@ pub struct ClusterArgs {
     /// How long the nodes may take until they are healthy, in seconds. Default: 60, and 10 for each node.
     #[arg(long, value_name = "SECONDS")]
     pub boot_timeout: Option<u64>,
+}
+
+/// What is done where a driver breaks a rule.
+///
+/// # Errors
+/// What can be said.
+pub fn rule_checking(text: &str) -> Result<RuleChecking, String> {
+    let names = RuleChecking::ALL.map(|(name, _)| name);
+    RuleChecking::named(text).ok_or_else(|| format!("give one of {}", names.join(", ")))
 }
 
 impl ClusterArgs {

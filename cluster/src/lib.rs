@@ -10,13 +10,14 @@
 //! * [`boot`]: carries a plan out, from templates of guests that have booted, and keeps watch;
 //! * [`supervisor`]: keeps a cluster up behind its socket, for the commands that come later;
 //! * [`report`]: makes reports of what a cluster did, and shows them;
-//! * [`check`]: holds the runs of scenarios to their budgets.
+//! * [`check`]: holds the runs of scenarios to their budgets; [`conform`]: puts a driver to the test.
 //!
 //! The command itself is the package `niclab-cli`; benchmarks and the papers' figures are `niclab-bench`.
 
 pub mod arguments;
 pub mod boot;
 pub mod check;
+pub mod conform;
 pub mod daemon;
 pub mod guests;
 pub mod host;

@@ -58,7 +58,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("niclab-tools", &["niclab-abi", "niclab-user", "niclab-workloads"]),
     ("niclab-agent", &[]),
     ("niclab-images", &[]),
-    ("niclab-cluster", &["niclab-agent", "niclab-images", "niclab-spec"]),
+    ("niclab-cluster", &["niclab-agent", "niclab-images", "niclab-random", "niclab-spec"]),
     ("niclab-bench", &["niclab-cluster", "niclab-components", "niclab-images", "niclab-spec"]),
     (
         "niclab-cli",

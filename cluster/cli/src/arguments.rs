@@ -4,7 +4,11 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use niclab_bench::{BenchSection, compare::DEFAULT_PROFILE, figures::PaperFigures};
-use niclab_cluster::arguments::ClusterArgs;
+use niclab_cluster::{
+    arguments::{ClusterArgs, rule_checking},
+    conform::case::Kind,
+};
+use niclab_spec::RuleChecking;
 
 use crate::name::NameArgs;
 use crate::{match_unit, protocol};
@@ -111,6 +115,12 @@ pub enum Command {
     /// A budget is on counts or on model time, which are exact on any machine. A ratio of wall times may stay undecided. Exits
     /// with 0 when no budget broke, 1 when one did, 2 when a scenario is wrong, 3 when one could not be run.
     Check(CheckArgs),
+    /// Put a driver to the test: run a command over devices that are unkind and faulty, and over all that happens to drivers.
+    ///
+    /// Each case has a cluster of its own: killed programs, rebinding, unloading, reboots, each device fault. One table says
+    /// which passed, what named a failure, and how to repeat it (docs/CONFORM.md). Exits with 0 when all passed, 1 when one failed, 2 when
+    /// what is asked for makes no sense, 3 when a case could not be run.
+    Conform(ConformArgs),
     /// Run one workload over the cards of every model and over the Ethernet function, and put them beside one another.
     ///
     /// In guests the Ethernet function carries TCP, and each carrier has a boot of its own. Exits with 1 where one could not be
@@ -127,6 +137,8 @@ pub enum Command {
     /// Tools for protocols that are assembled from components.
     #[command(subcommand, name = niclab_stitcher::CARD)]
     Protocol(protocol::Tool),
+    /// List what drivers must do, or explain one rule with its mend (docs/RULES.md).
+    Rules(RulesArgs),
     /// Print the JSON Schema of the cluster file, of the report or of a platform profile.
     Schema(SchemaArgs),
     /// Keep a cluster up. `niclab up` starts this.
@@ -229,12 +241,60 @@ pub struct CheckArgs {
     /// Measure ratios of wall times, but break on none: for machines that others use, too.
     #[arg(long, conflicts_with = "undecided_is_broken")]
     pub wall_is_not_judged: bool,
+    /// Hold drivers to the rules of the device programmer's manual: off, report, fail or stop. Default: what the scenario says.
+    #[arg(long, value_name = "MODE", value_parser = rule_checking)]
+    pub rules: Option<RuleChecking>,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
     /// Use no network; fail if something is missing.
     #[arg(long)]
     pub offline: bool,
+}
+
+/// Arguments of `rules`.
+#[derive(Debug, Args)]
+pub struct RulesArgs {
+    /// The rule to explain.
+    #[arg(value_name = "RULE")]
+    pub rule: Option<String>,
+}
+
+/// Arguments of `conform`.
+#[derive(Debug, Args)]
+pub struct ConformArgs {
+    /// The cluster.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+    /// How many seeds of an unkind device, or of the case that is named. Default: 8, or 1.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=1_000_000))]
+    pub seeds: Option<u64>,
+    /// The first seed.
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    pub from: u64,
+    /// Only this case.
+    #[arg(long, value_name = "NAME", value_parser = case)]
+    pub case: Option<Kind>,
+    /// How long the command may take, in seconds of wall time, until it is a hang.
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
+    pub timeout: Duration,
+    /// End with the first case that failed.
+    #[arg(long)]
+    pub fail_fast: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// The command to run on every node, which ends with 0 where its messages passed. Default: messages over niclab's own driver.
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
+/// A case by its name.
+fn case(text: &str) -> Result<Kind, String> {
+    Kind::named(text).ok_or_else(|| {
+        let names: Vec<String> = Kind::all().map(Kind::name).collect();
+        format!("no case is called so; use one of {}", names.join(", "))
+    })
 }
 
 /// Arguments of `compare`.

@@ -11,6 +11,7 @@ use thiserror::Error;
 
 use crate::{
     Cluster, ClusterName, DeviceFaults, Forwarding, Framing, LinkConfig, MacAddress, NicConfig, Profile,
+    RuleChecking,
 };
 
 /// What the daemon prints once it listens on all sockets.
@@ -40,6 +41,9 @@ pub struct DaemonConfig {
     /// Programs take turns in model time.
     #[serde(default)]
     pub lockstep: bool,
+    /// Whether cards look for broken rules.
+    #[serde(default)]
+    pub rules: RuleChecking,
     /// The prices.
     pub profile: Profile,
     /// The nodes, by rank.
@@ -134,6 +138,7 @@ impl DaemonConfig {
             framing: cluster.framing,
             seed: cluster.seed,
             lockstep: cluster.lockstep,
+            rules: cluster.rules,
             profile: cluster.profile.clone(),
             nodes,
         }

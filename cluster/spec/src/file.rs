@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use schemars::{JsonSchema, Schema, schema_for};
 use serde::{Deserialize, Serialize};
 
-use crate::{DeviceFaults, Faults, Forwarding, Framing, NicConfig};
+use crate::{DeviceFaults, Faults, Forwarding, Framing, NicConfig, RuleChecking};
 
 /// A virtual cluster. Every key is optional.
 ///
@@ -64,6 +64,9 @@ pub struct ClusterFile {
     pub nic: NicConfig,
     /// What goes wrong in the NIC of each node, to try drivers with. Default: nothing.
     pub device_faults: DeviceFaults,
+    /// What is done where a driver breaks a rule of the device programmer's manual. Live only.
+    #[serde(default, skip_serializing_if = "is_off")]
+    pub rules: RuleChecking,
     /// Links to the switch. An entry without `node` changes the default for all nodes.
     pub link: Vec<LinkEntry>,
 }
@@ -91,9 +94,15 @@ impl Default for ClusterFile {
             seed: 1,
             nic: NicConfig::default(),
             device_faults: DeviceFaults::default(),
+            rules: RuleChecking::default(),
             link: Vec::new(),
         }
     }
+}
+
+/// Whether a file says nothing of rules.
+fn is_off(rules: &RuleChecking) -> bool {
+    !rules.is_on()
 }
 
 /// One node that differs from the others.

@@ -8,6 +8,7 @@
 //! * [`report`] is what a run tells the user, live or simulated.
 //! * [`workload`] is what the nodes send to whom; [`sim`] is what the launcher tells the simulator.
 //! * [`scenario`] is a cluster and a workload with budgets, which `niclab check` holds them to.
+//! * [`rules`] is what drivers must do, and whether anybody looks.
 //! * [`pci`] holds the numbers with which QEMU must create the cluster function.
 //!
 //! Of the project the crate imports the models, for their registry (which there are, and what a cluster file can say of each),
@@ -18,6 +19,7 @@ pub mod monitor;
 pub mod pci;
 pub mod profile;
 pub mod report;
+pub mod rules;
 pub mod scenario;
 pub mod sim;
 pub mod watch;
@@ -46,6 +48,7 @@ pub use profile::{Fact, Forwarding, Framing, Passing, Profile};
 pub use recording::RecordingError;
 pub use report::Report;
 pub use resolve::{Cluster, Driver, MAX_BOOTED_NODES, MAX_NODES, MIN_MEMORY_MIB, Node};
+pub use rules::RuleChecking;
 pub use scenario::{Budget, Scenario, ScenarioFile, ScenarioMode};
 pub use sim::SimConfig;
 pub use source::Source;

@@ -11,8 +11,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    DeviceFaults, Faults, FaultsChange,
-    report::{FabricFigures, ModelFigures, NodeFigures},
+    DeviceFaults, Faults, FaultsChange, RuleChecking,
+    report::{BrokenRule, FabricFigures, ModelFigures, NodeFigures},
     watch::{WatchRequest, WatchSummary},
 };
 
@@ -25,6 +25,9 @@ pub const MAX_REQUEST_BYTES: usize = 16 * 1024;
 /// How long a request waits for the world's lock before it is answered by [`Answer::Stuck`]. Whoever holds the lock gives it
 /// back within milliseconds.
 pub const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long [`Request::AwaitBrokenRules`] waits.
+pub const RULES_PATIENCE: Duration = Duration::from_secs(10);
 
 /// One question, or one change.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -71,6 +74,17 @@ pub enum Request {
         /// The new faults.
         faults: DeviceFaults,
     },
+    /// Look for broken rules in all cards from now on, or do not. Answered by [`Answer::Done`].
+    SetRules {
+        /// Whether.
+        rules: RuleChecking,
+    },
+    /// Tell when more rules were broken than the asker knows of. Answered by [`Answer::BrokenRules`], at the latest after
+    /// [`RULES_PATIENCE`].
+    AwaitBrokenRules {
+        /// How many it knows of, of all nodes together.
+        seen: u64,
+    },
     /// Give cards another program, all together. Answered by [`Answer::Loaded`] when it runs.
     Load {
         /// The nodes, by name; all where none is named.
@@ -103,6 +117,8 @@ pub enum Answer {
     Faults(LinkStates),
     /// To [`Request::DeviceFaults`].
     DeviceFaults(DeviceFaults),
+    /// To [`Request::AwaitBrokenRules`].
+    BrokenRules(BrokenRules),
     /// To [`Request::Load`]: the program runs.
     Loaded {
         /// Model time since it was given to the cards: until they were drained, and programmed.
@@ -148,6 +164,28 @@ pub struct DaemonStats {
     pub nodes: Vec<NodeFigures>,
     /// Links and switch.
     pub fabric: FabricFigures,
+}
+
+/// Rules that were broken.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct BrokenRules {
+    /// [`STATS_VERSION`].
+    pub version: u32,
+    /// How many, of all nodes together, since the daemon started.
+    pub total: u64,
+    /// The nodes that broke any, each with its log.
+    pub nodes: Vec<BrokenRulesOfNode>,
+}
+
+/// Rules that a node broke.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct BrokenRulesOfNode {
+    /// Host name.
+    pub name: String,
+    /// As [`NodeFigures::broken_rules`].
+    pub broken_rules: BTreeMap<String, u64>,
+    /// As [`NodeFigures::broken_rule_log`].
+    pub broken_rule_log: Vec<BrokenRule>,
 }
 
 /// What is connected.

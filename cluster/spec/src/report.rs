@@ -277,6 +277,13 @@ pub struct NodeFigures {
     /// The last of these faults, 64 at most, earliest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub device_fault_log: Vec<DeviceFault>,
+    /// Rules of the device programmer's manual that this node's driver or programs broke, by name (docs/RULES.md), where cards look
+    /// for it: since the daemon started, so that loading the driver is part of it. Live only.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub broken_rules: BTreeMap<String, u64>,
+    /// The last of these, 64 at most, earliest first; of one rule the first 16.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub broken_rule_log: Vec<BrokenRule>,
     /// How often wall time decided in which order this node did things, so that another run of the same programs
     /// may differ. 0 in a simulation.
     pub unordered: u64,
@@ -321,6 +328,31 @@ pub struct DeviceFault {
     /// Number of that message among those of its node, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_number: Option<u64>,
+}
+
+/// A rule of the device programmer's manual that was broken.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct BrokenRule {
+    /// Rules that this node broke since the daemon started, this one included.
+    pub number: u64,
+    /// Its name.
+    pub rule: String,
+    /// Chapter of the manual.
+    pub section: u8,
+    /// The port whose page or memory it is about; none where it is about no port.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u32>,
+    /// What was seen.
+    pub seen: String,
+    /// The host's clock, in model time.
+    pub model_time_ps: u64,
+    /// Wall time since the daemon started.
+    pub wall_since_start_ns: u64,
+    /// What the node did before, the last eight operations, earliest first.
+    pub operations: Vec<String>,
+    /// Where the guest's processor was, where the launcher could find out: function, file and line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guest_at: Option<String>,
 }
 
 /// One port of the modelled NIC.

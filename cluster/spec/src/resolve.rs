@@ -11,7 +11,8 @@ use niclab_model::fabric::ethernet::mac_of_station;
 
 use crate::{
     AcceleratorChoice, BootChoice, ClusterFile, ClusterName, DeviceFaults, Faults, Forwarding, Framing,
-    LinkConfig, LinkEntry, MacAddress, NicConfig, NodeEntry, Problem, Profile, Source, SpecError,
+    LinkConfig, LinkEntry, MacAddress, NicConfig, NodeEntry, Problem, Profile, RuleChecking, Source,
+    SpecError,
     name::{ClusterNameError, LABEL_REMEDY, is_label},
 };
 
@@ -49,6 +50,8 @@ pub struct Cluster {
     pub framing: Framing,
     /// Programs take turns in model time.
     pub lockstep: bool,
+    /// What is done where a driver breaks a rule.
+    pub rules: RuleChecking,
     /// The seed of every random choice.
     pub seed: u64,
 }
@@ -172,6 +175,7 @@ impl Source {
             framing: file.framing.unwrap_or(profile.framing),
             profile,
             lockstep: file.lockstep.unwrap_or(false),
+            rules: file.rules,
             seed: file.seed,
         })
     }

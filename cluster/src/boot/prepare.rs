@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     env,
     path::{Path, PathBuf},
+    sync::OnceLock,
 };
 
 use anyhow::{Context, Result, bail};
@@ -49,6 +50,9 @@ pub fn cluster(args: &ClusterArgs) -> Result<Cluster> {
     if let Some(vcpus) = args.vcpus {
         file.vcpus = vcpus;
         source.set_by_flag("vcpus", "--vcpus");
+    }
+    if let Some(rules) = args.rules {
+        file.rules = rules;
     }
     if args.cold {
         file.boot = BootChoice::Cold;
@@ -167,7 +171,7 @@ impl<'a> Parts<'a> {
         log::info!("accelerator: {} ({})", accelerator.name(), accelerator.reason);
         let start = Start::choose(cluster, &accelerator)?;
         let progress = Terminal::new();
-        let programs = Programs::locate(offline, &progress)?;
+        let programs = programs(offline, &progress)?;
         let cache = Cache::locate()?;
         let images = images(args, cluster, &programs, &cache, offline, &progress)?;
         let drivers = own_drivers(cluster, &cache, &progress)?;
@@ -193,6 +197,16 @@ impl<'a> Parts<'a> {
             cache: &self.cache,
         })?)
     }
+}
+
+/// niclab's other programs, built once for each run of this one, however many clusters it boots.
+fn programs(offline: bool, progress: &dyn Progress) -> Result<Programs> {
+    static FOUND: OnceLock<Programs> = OnceLock::new();
+    if let Some(programs) = FOUND.get() {
+        return Ok(programs.clone());
+    }
+    let programs = Programs::locate(offline, progress)?;
+    Ok(FOUND.get_or_init(|| programs).clone())
 }
 
 /// The images of each node; nodes with the same packages share theirs.

@@ -31,6 +31,7 @@ use crate::{
         progress::{BootProgress, Stage},
         template::{self, Damage, GuestMemory, Saved},
     },
+    daemon::rules,
     guests::{
         agent::{AgentClient, AgentError, join_now},
         qmp::{Qmp, QmpError},
@@ -386,6 +387,7 @@ impl RunningCluster {
             match self.next_event(deadline)? {
                 Some(Event::DaemonReady) => {
                     is_daemon_ready = true;
+                    rules::follow(&self.plan);
                     deadline = Instant::now() + timeout;
                 }
                 Some(Event::Memory(rank, memory)) => {
@@ -397,10 +399,8 @@ impl RunningCluster {
                 }
                 Some(Event::Healthy(rank, agent)) => {
                     self.settle_carrier(rank)?;
-                    if let (Some(slot), Some(node)) = (self.agents.get_mut(rank), self.plan.nodes.get(rank)) {
-                        *slot = Some(agent);
-                        on_healthy(node);
-                    }
+                    self.adopt(rank, agent);
+                    self.plan.nodes.get(rank).into_iter().for_each(&mut *on_healthy);
                 }
                 Some(_) => {}
                 None if is_daemon_ready => return Err(self.not_healthy(timeout)),
@@ -558,6 +558,29 @@ impl RunningCluster {
     /// The agents, by rank. All of them once [`Self::boot`] is done.
     pub fn agents(&self) -> impl Iterator<Item = &Arc<AgentClient>> {
         self.agents.iter().flatten()
+    }
+
+    /// The agent of a node; none while its guest boots anew.
+    #[must_use]
+    pub fn agent(&self, rank: usize) -> Option<&Arc<AgentClient>> {
+        self.agents.get(rank)?.as_ref()
+    }
+
+    /// A guest that was reset begins anew: its agent is of no more use, and is looked for again. [`Event::Healthy`] tells that the
+    /// guest is its node as before, with its driver loaded; [`Self::adopt`] is for whoever hears it.
+    pub fn await_rebooted(&mut self, rank: usize, deadline: Instant) {
+        let (Some(slot), Some(node)) = (self.agents.get_mut(rank), self.plan.nodes.get(rank)) else { return };
+        *slot = None;
+        // It boots, whatever it came from before.
+        let node = NodePlan { restore: None, ..node.clone() };
+        ask_until_healthy(rank, &node, deadline, &self.progress, &self.sender);
+    }
+
+    /// From now on this is the node's agent.
+    pub fn adopt(&mut self, rank: usize, agent: Arc<AgentClient>) {
+        if let Some(slot) = self.agents.get_mut(rank) {
+            *slot = Some(agent);
+        }
     }
 
     /// Where other threads send what happens.

@@ -16,7 +16,8 @@ use std::{path::Path, time::Instant};
 
 use anyhow::Result;
 use niclab_spec::{
-    Report, SimConfig, Source,
+    Report, RuleChecking, SimConfig, Source,
+    report::NodeFigures,
     scenario::{Scenario, ScenarioMode},
 };
 use serde::Serialize;
@@ -25,7 +26,7 @@ use self::{
     budget::{Outcome, Verdict},
     live::{LiveCluster, Unperformable},
 };
-use crate::{boot::running::Failure, programs::simulator::Refused};
+use crate::{boot::running::Failure, daemon::rules::broken_rules_text, programs::simulator::Refused};
 
 /// No budget is broken: all held, or wall time did not decide.
 pub const HELD: u8 = 0;
@@ -54,19 +55,28 @@ pub struct Checked {
 /// What runs a simulation.
 pub type Simulate<'a> = dyn FnMut(&SimConfig) -> Result<Report> + 'a;
 
-/// Checks one scenario; `simulate` runs simulations, and guests are booted where it wants some.
+/// Checks one scenario; `simulate` runs simulations, and guests are booted where it wants some, with their drivers held to `rules`, or
+/// as the scenario says.
 ///
 /// # Errors
 /// Only where a signal asks niclab to end.
-pub fn check(path: &Path, offline: bool, simulate: &mut Simulate<'_>) -> Result<Checked> {
+pub fn check(
+    path: &Path,
+    offline: bool,
+    rules: Option<RuleChecking>,
+    simulate: &mut Simulate<'_>,
+) -> Result<Checked> {
     let begin = Instant::now();
     let mut verdicts = Vec::new();
     let result = match Source::read(path).and_then(|source| source.scenario()) {
-        Ok(scenario) => run(path, &scenario, offline, simulate, &mut verdicts).map_err(|error| {
-            let is_refused = error.is::<Refused>() || error.is::<Unperformable>();
-            let code = if is_refused { BAD_SCENARIO } else { NOT_RUN };
-            (code, format!("{error:#}"), error.downcast::<Failure>().ok())
-        }),
+        Ok(mut scenario) => {
+            scenario.cluster.rules = rules.unwrap_or(scenario.cluster.rules);
+            run(path, &scenario, offline, simulate, &mut verdicts).map_err(|error| {
+                let is_refused = error.is::<Refused>() || error.is::<Unperformable>();
+                let code = if is_refused { BAD_SCENARIO } else { NOT_RUN };
+                (code, format!("{error:#}"), error.downcast::<Failure>().ok())
+            })
+        }
         Err(error) => Err((BAD_SCENARIO, error.to_string(), None)),
     };
     let (error, code) = match result {
@@ -172,10 +182,26 @@ fn judge(mode: &str, scenario: &Scenario, reports: &[Report], found: &mut Vec<Ve
         let label = if others.is_empty() { mode.to_owned() } else { format!("{mode}, run {number}") };
         found.extend(labelled(&label, report.checks.iter().map(budget::of_checker)));
         found.extend(labelled(&label, commands(report)));
+        if scenario.cluster.rules.is_failure() && report.exit_code.is_some() {
+            found.extend(labelled(&label, report.nodes.iter().map(broken_rules)));
+        }
     }
     for (number, other) in (1..).zip(others) {
         let label = format!("{mode}, run {number} against run 0");
         found.extend(labelled(&label, budget::differences(first, other)));
+    }
+}
+
+/// Whether a node broke rules.
+fn broken_rules(node: &NodeFigures) -> Verdict {
+    let found: Vec<String> =
+        node.broken_rules.iter().map(|(name, count)| format!("{name} {count} times")).collect();
+    Verdict {
+        what: format!("rules of {}", node.name),
+        outcome: Outcome::of(found.is_empty()),
+        expected: "none broken".to_owned(),
+        found: if found.is_empty() { "none broken".to_owned() } else { found.join(", ") },
+        causes: broken_rules_text(std::slice::from_ref(node)).lines().map(str::to_owned).collect(),
     }
 }
 
@@ -251,6 +277,16 @@ mod tests {
             assert_eq!(checked.code, demanded, "{outcomes:?}");
             assert_eq!(checked.count(Undecided), 0);
         }
+    }
+
+    #[test]
+    fn a_node_that_broke_a_rule_breaks_the_check() {
+        let mut node = NodeFigures::new("node0");
+        assert_eq!(broken_rules(&node).outcome, Outcome::Held);
+        node.broken_rules.insert("slot-free".to_owned(), 2);
+        let verdict = broken_rules(&node);
+        assert_eq!((verdict.outcome, verdict.found.as_str()), (Outcome::Broken, "slot-free 2 times"));
+        assert_eq!(code_of(&[verdict]), BROKEN);
     }
 
     #[test]

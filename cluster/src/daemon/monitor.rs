@@ -9,7 +9,9 @@ use std::{
 
 use niclab_spec::{
     DeviceFaults, FaultsChange,
-    monitor::{Answer, DaemonHealth, DaemonStats, Heartbeat, LinkStates, Request, STATS_VERSION},
+    monitor::{
+        Answer, DaemonHealth, DaemonStats, Heartbeat, LinkStates, RULES_PATIENCE, Request, STATS_VERSION,
+    },
 };
 use thiserror::Error;
 
@@ -17,6 +19,8 @@ use thiserror::Error;
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a program may take that cards are given: longer than the daemon waits for it.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long an answer may take that waits for broken rules.
+const RULES_TIMEOUT: Duration = RULES_PATIENCE.saturating_add(TIMEOUT);
 
 /// More than the answer for the largest cluster takes.
 const MAX_ANSWER_BYTES: u64 = 16 * 1024 * 1024;
@@ -163,8 +167,12 @@ pub fn ask(socket: &Path, request: &Request) -> Result<Answer, MonitorError> {
 /// [`MonitorError`].
 pub fn connect(socket: &Path, request: &Request) -> Result<(BufReader<UnixStream>, Answer), MonitorError> {
     let mut stream = UnixStream::connect(socket)?;
-    let is_long = matches!(request, Request::Load { .. });
-    stream.set_read_timeout(Some(if is_long { LOAD_TIMEOUT } else { TIMEOUT }))?;
+    let patience = match request {
+        Request::Load { .. } => LOAD_TIMEOUT,
+        Request::AwaitBrokenRules { .. } => RULES_TIMEOUT,
+        _ => TIMEOUT,
+    };
+    stream.set_read_timeout(Some(patience))?;
     stream.set_write_timeout(Some(TIMEOUT))?;
     let mut line = serde_json::to_vec(request).map_err(MonitorError::Parse)?;
     line.push(b'\n');

@@ -68,6 +68,11 @@ enum Command<'a> {
     #[serde(rename = "query-migrate")]
     QueryMigrate {},
     Cont {},
+    Stop {},
+    #[serde(rename = "set-action")]
+    SetAction {
+        reboot: &'static str,
+    },
     #[serde(rename = "human-monitor-command")]
     Human {
         #[serde(rename = "command-line")]
@@ -223,6 +228,22 @@ impl Qmp {
     /// [`QmpError`].
     pub fn go_on(&mut self) -> Result<(), QmpError> {
         self.execute(&Command::Cont {}).map(drop)
+    }
+
+    /// Stops a guest that runs, for a debugger.
+    ///
+    /// # Errors
+    /// [`QmpError`].
+    pub fn stop(&mut self) -> Result<(), QmpError> {
+        self.execute(&Command::Stop {}).map(drop)
+    }
+
+    /// Whether a guest that resets itself boots, from now on; else its QEMU ends.
+    ///
+    /// # Errors
+    /// [`QmpError`].
+    pub fn let_guest_reset(&mut self, boots: bool) -> Result<(), QmpError> {
+        self.execute(&Command::SetAction { reboot: if boots { "reset" } else { "shutdown" } }).map(drop)
     }
 
     fn execute(&mut self, command: &Command<'_>) -> Result<Value, QmpError> {
@@ -404,6 +425,14 @@ mod tests {
             with_fake_qemu(&[SET], |mut qmp| qmp.plug(&serde_json::json!({"driver": "d", "x": true})));
         result.unwrap();
         assert_eq!(told[1], r#"{"execute":"device_add","arguments":{"driver":"d","x":true}}"#);
+    }
+
+    #[test]
+    fn a_guest_is_stopped_for_a_debugger() {
+        let (told, result) =
+            with_fake_qemu(&["{\"event\": \"STOP\"}\n{\"return\": {}}\n"], |mut qmp| qmp.stop());
+        result.unwrap();
+        assert_eq!(told[1], r#"{"execute":"stop","arguments":{}}"#);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::{
 use niclab_agent::Identity;
 use niclab_images::{Cache, DriverModule, Images};
 use niclab_spec::{
-    Cluster, ClusterName, MacAddress, Node,
+    Cluster, ClusterName, MacAddress, Node, RuleChecking,
     daemon::{DaemonConfig, NodeSockets},
 };
 use serde::{Deserialize, Serialize};
@@ -97,6 +97,9 @@ pub struct Plan {
     pub nodes: Vec<NodePlan>,
     /// What has to be in the cache before, each once.
     pub templates: Vec<Recipe>,
+    /// What is done where a driver breaks a rule.
+    #[serde(default)]
+    pub rules: RuleChecking,
 }
 
 /// One file.
@@ -217,6 +220,7 @@ impl Plan {
             monitor_socket,
             nodes,
             templates,
+            rules: cluster.rules,
         })
     }
 

@@ -332,7 +332,7 @@ impl Figures {
             self.push(Section::Counts, format!("{prefix}{name}"), unit, sum);
         }
         type ReadMap = fn(&NodeFigures) -> Option<&BTreeMap<String, u64>>;
-        let maps: [(&str, ReadMap); 7] = [
+        let maps: [(&str, ReadMap); 8] = [
             ("frames carried", |node| Some(&node.shortcuts)),
             ("interrupts", |node| Some(&node.interrupts)),
             ("/proc/interrupts", |node| node.guest_interrupts.as_ref()),
@@ -340,6 +340,7 @@ impl Figures {
             ("violations", |node| Some(&node.violations)),
             ("link", |node| Some(&node.link_events)),
             ("device faults", |node| Some(&node.device_faults)),
+            ("broken rules", |node| Some(&node.broken_rules)),
         ];
         for (what, read) in maps {
             let mut sums: BTreeMap<&str, u64> = BTreeMap::new();

@@ -14,7 +14,7 @@ use niclab_spec::{
     },
 };
 
-use crate::output::table;
+use crate::{daemon::rules::broken_rules_text, output::table};
 
 /// A report of more nodes shows their sums alone: nobody reads a table of a thousand nodes, and the JSON has each.
 const MAX_NODES_SHOWN: usize = 64;
@@ -34,6 +34,11 @@ pub fn report_text(report: &Report) -> String {
     text += &counters_text(&nodes);
     text += "\n";
     text += &ledger_text(&nodes, &report.fabric, &report.total);
+    let broken = broken_rules_text(&nodes);
+    if !broken.is_empty() {
+        text += "\n";
+        text += &broken;
+    }
     if !report.checks.is_empty() {
         text += "\n";
     }
@@ -54,8 +59,15 @@ pub fn report_text(report: &Report) -> String {
 pub fn device_text(stats: &DaemonStats) -> String {
     let total = sum_of(parts(&stats.nodes, &stats.fabric));
     let nodes = shown(&stats.nodes);
-    [model_text(&stats.model, &nodes), counters_text(&nodes), ledger_text(&nodes, &stats.fabric, &total)]
-        .join("\n")
+    let mut text =
+        [model_text(&stats.model, &nodes), counters_text(&nodes), ledger_text(&nodes, &stats.fabric, &total)]
+            .join("\n");
+    let broken = broken_rules_text(&nodes);
+    if !broken.is_empty() {
+        text += "\n";
+        text += &broken;
+    }
+    text
 }
 
 /// The nodes, or their sum where they are too many.
@@ -107,6 +119,7 @@ fn add(sum: &mut NodeFigures, node: &NodeFigures) {
     add_counts(&mut sum.violations, &node.violations);
     add_counts(&mut sum.link_events, &node.link_events);
     add_counts(&mut sum.device_faults, &node.device_faults);
+    add_counts(&mut sum.broken_rules, &node.broken_rules);
 }
 
 fn heading(report: &Report) -> String {

@@ -32,7 +32,8 @@
  * 6. what cards with these features add: [`region`], memory that a program registers; [`lists`], posted receives, with
  * commands and events; [`posts`], messages to any node, the same; [`channels`], active messages that are pushed;
  * [`rings`], frames by descriptors, and [`active_ports`], what drivers send in them; [`firmware`];
- * 7. [`ioctl`]: the character device between the kernel driver and a user program.
+ * 7. [`ioctl`]: the character device between the kernel driver and a user program;
+ * 8. [`rules`]: what a driver must do, by name.
  *
  * `docs/DEVICE.md` is the prose of this crate: the device programmer's manual.
  */

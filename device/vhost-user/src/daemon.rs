@@ -66,6 +66,7 @@ impl Daemon {
         let _short = ShortSlice::take();
         last();
         let shell = Shell::new(world, nodes);
+        shell.set_rules(&mut shell.world(), config.rules.is_on());
         let mut servers = Vec::new();
         for (node, place) in config.nodes.iter().enumerate() {
             servers.push(Server::cluster(&shell, node, &place.cluster_socket)?);

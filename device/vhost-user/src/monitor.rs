@@ -21,8 +21,8 @@ use niclab_assembly::figures::{
 };
 use niclab_model::platform::histogram::Histogram;
 use niclab_spec::monitor::{
-    Answer, DaemonHealth, DaemonStats, LinkState, LinkStates, MAX_REQUEST_BYTES, NodeHealth, Request,
-    STATS_VERSION, Stuck,
+    Answer, BrokenRules, BrokenRulesOfNode, DaemonHealth, DaemonStats, LinkState, LinkStates,
+    MAX_REQUEST_BYTES, NodeHealth, RULES_PATIENCE, Request, STATS_VERSION, Stuck,
 };
 use niclab_spec::report::{ModelFigures, NodeFigures, PortFigures, TrafficStats, why_estimate};
 use niclab_spec::{DeviceFaultProblem, DeviceFaults, Faults};
@@ -185,6 +185,7 @@ pub fn answer_by(shell: &Shell, heart: &Heart, request: &Request) -> Answer {
         Request::Heartbeat => heart.beat(shell).map(Answer::Heartbeat),
         Request::Stats => heart.world(shell).map(|mut world| {
             in_turns(&mut world, World::catch_up);
+            world.check_memory();
             let stats = stats(shell, &world);
             shell.did(&mut world);
             Answer::Stats(stats)
@@ -218,12 +219,33 @@ pub fn answer_by(shell: &Shell, heart: &Heart, request: &Request) -> Answer {
             let loaded = load(shell, heart, nodes, image);
             loaded.map(|loaded| loaded.unwrap_or_else(refused))
         }
+        Request::SetRules { rules } => heart.world(shell).map(|mut world| {
+            shell.set_rules(&mut world, rules.is_on());
+            Answer::Done
+        }),
+        Request::AwaitBrokenRules { seen } => {
+            shell.alarm().wait(*seen, RULES_PATIENCE);
+            heart.world(shell).map(|world| Answer::BrokenRules(broken_rules(shell, &world)))
+        }
         Request::SetDeviceFaults { node, faults } => {
             let set = set_device_faults(shell, heart, node, faults);
             set.map(|set| set.map_or_else(refused, |()| Answer::Done))
         }
     };
     answered.unwrap_or_else(Answer::Stuck)
+}
+
+/// What was broken on the nodes that broke anything.
+fn broken_rules(shell: &Shell, world: &World<'_>) -> BrokenRules {
+    let of_node = |(number, info): (usize, &crate::shell::NodeInfo)| {
+        let book = world.nodes.card(number)?.broken()?;
+        let broken_rules = named(book.counts());
+        let broken_rule_log = book.log().cloned().collect();
+        let name = info.name.clone();
+        (!broken_rules.is_empty()).then_some(BrokenRulesOfNode { name, broken_rules, broken_rule_log })
+    };
+    let nodes = shell.nodes().iter().enumerate().filter_map(of_node).collect();
+    BrokenRules { version: STATS_VERSION, total: shell.alarm().total(), nodes }
 }
 
 /// The number of the node of this name, or what to tell whoever asked for it.
@@ -400,6 +422,10 @@ fn card_figures(card: &Card) -> NodeFigures {
         ..NodeFigures::default()
     };
     figures.violations.append(&mut refusals(&model));
+    if let Some(book) = card.broken() {
+        figures.broken_rules = named(book.counts());
+        figures.broken_rule_log = book.log().cloned().collect();
+    }
     (figures.device_faults, figures.device_fault_log) = device_faults(&*card.nic);
     figures
 }

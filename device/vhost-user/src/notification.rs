@@ -64,6 +64,12 @@ pub fn take(kick: BorrowedFd<'_>) -> u64 {
     })
 }
 
+/// Whether the guest has rung since it was taken last. Never waits.
+pub fn is_signalled(kick: BorrowedFd<'_>) -> bool {
+    // What cannot be said counts as a ring: nobody is blamed for it.
+    poll(&mut [PollFd::new(kick, PollFlags::POLLIN)], PollTimeout::ZERO).map_or(true, |ready| ready > 0)
+}
+
 fn read(kick: BorrowedFd<'_>, flags: i32) -> io::Result<u64> {
     let mut count = [0; 8];
     let into = libc::iovec { iov_base: count.as_mut_ptr().cast(), iov_len: count.len() };
@@ -75,8 +81,7 @@ fn read(kick: BorrowedFd<'_>, flags: i32) -> io::Result<u64> {
 /// The second best way: a look, then a read. A front end that shares an event which it made blocking again, and reads it just
 /// between the two, could still make it wait.
 fn read_if_there_is_some(kick: BorrowedFd<'_>) -> u64 {
-    let is_rung = poll(&mut [PollFd::new(kick, PollFlags::POLLIN)], PollTimeout::ZERO);
-    if is_rung.is_ok_and(|ready| ready > 0) { read(kick, 0).unwrap_or(0) } else { 0 }
+    if is_signalled(kick) { read(kick, 0).unwrap_or(0) } else { 0 }
 }
 
 /// Calls the guest by `call`. Never waits: an event whose counter is full has been heard anyway. False when it could not be

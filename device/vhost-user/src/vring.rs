@@ -30,7 +30,26 @@ pub type GuestMemory = GuestMemoryAtomic<GuestMemoryMmap>;
 pub struct Vring {
     inner: VringMutex<GuestMemory>,
     kicks: Arc<AtomicU64>,
+    kick_changes: Arc<AtomicU64>,
     place: Option<Place>,
+}
+
+/// What was heard of a queue's kick at an instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bell {
+    /// How many times the guest rang, as far as that was taken out of the event.
+    pub kicks: u64,
+    /// Somebody rang, and it was not taken yet; or there is no event.
+    pub is_pending: bool,
+    /// How often the event was replaced.
+    changes: u64,
+}
+
+impl Bell {
+    /// Whether nobody rang from then until `now`.
+    pub fn is_all_that_was_heard(self, now: Self) -> bool {
+        self.kicks == now.kicks && self.changes == now.changes && !now.is_pending
+    }
 }
 
 /// Which queue of which connection it is.
@@ -78,6 +97,15 @@ impl Vring {
     /// How many times the guest rang since the connection was made.
     pub fn kicks(&self) -> u64 {
         self.kicks.load(Ordering::Relaxed)
+    }
+
+    /// What was heard so far. Kicks are taken and counted with the queue's lock held, so that none is between the two.
+    pub fn bell(&self) -> Bell {
+        let state: &VringState<GuestMemory> = &self.inner.get_ref();
+        let is_pending =
+            state.get_kick().as_ref().is_none_or(|kick| notification::is_signalled(borrow(kick)));
+        let changes = self.kick_changes.load(Ordering::Relaxed);
+        Bell { kicks: self.kicks.load(Ordering::Relaxed), is_pending, changes }
     }
 
     /// `file` if it is an event; the connection is hung up on otherwise.
@@ -139,7 +167,7 @@ macro_rules! forward {
 impl VringT<GuestMemory> for Vring {
     fn new(memory: GuestMemory, max_queue_size: u16) -> Result<Self, QueueError> {
         let inner = VringMutex::new(memory, max_queue_size)?;
-        Ok(Self { inner, kicks: Arc::default(), place: next_place() })
+        Ok(Self { inner, kicks: Arc::default(), kick_changes: Arc::default(), place: next_place() })
     }
 
     fn get_ref(&self) -> <Self as VringStateGuard<'_, GuestMemory>>::G {
@@ -167,6 +195,7 @@ impl VringT<GuestMemory> for Vring {
     fn set_kick(&self, file: Option<File>) {
         let file = self.adopt(file);
         self.unwatch_kick();
+        self.kick_changes.fetch_add(1, Ordering::Relaxed);
         self.inner.set_kick(file);
         self.watch_kick();
     }

@@ -19,7 +19,7 @@ pub fn run(args: &CheckArgs) -> Result<u8> {
     let simulator = Simulator::locate(args.offline)?;
     let mut simulate = |config: &_| simulator.run(config);
     let mut checked: Vec<Checked> = (args.scenarios.iter())
-        .map(|file| check::check(file, args.offline, &mut simulate))
+        .map(|file| check::check(file, args.offline, args.rules, &mut simulate))
         .collect::<Result<_>>()?;
     if args.undecided_is_broken {
         checked.iter_mut().for_each(Checked::demand_decisions);

@@ -3,6 +3,7 @@
 mod bench;
 mod check;
 mod compare;
+mod conform;
 mod debug;
 mod doctor;
 mod down;
@@ -17,6 +18,7 @@ mod plan;
 mod profile;
 mod protocol;
 mod report;
+mod rules;
 pub mod run;
 mod schema;
 mod shell;
@@ -68,6 +70,7 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::Record(args) => watch::record(&args),
         Command::Check(args) => check::run(&args),
         Command::Compare(args) => compare::run(&args),
+        Command::Conform(args) => conform::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Firmware(tool) => match_unit::run(&tool),
         Command::Protocol(tool) => protocol::run(&tool),
@@ -75,6 +78,7 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::Profile(args) => profile::run(&args),
         Command::Figures(args) => figures::run(&args),
         Command::Validation(args) => figures::validate(&args),
+        Command::Rules(args) => rules::run(&args),
         Command::Schema(args) => schema::run(&args),
         Command::Supervise => Ok(supervisor::supervise().map(|()| 0)?),
     }

@@ -16,6 +16,7 @@ use niclab_cluster::{
         prepare,
         running::{Event, Failure, RunningCluster},
     },
+    daemon::{monitor, rules::broken_rules_text},
     guests::agent::{AgentClient, Output},
     host::runtime::RuntimeRoot,
     output::Prefixer,
@@ -24,8 +25,9 @@ use niclab_cluster::{
         live::{CommandOutcome, Measurement, Outcome},
         text::report_text,
     },
+    supervisor::control::PLAN,
 };
-use niclab_spec::{Cluster, ClusterName, Report};
+use niclab_spec::{Cluster, ClusterName, Report, RuleChecking};
 
 use super::{terminal, watch::RunWatches};
 use crate::arguments::{ReportFormat, RunArgs};
@@ -35,6 +37,9 @@ const DEMONSTRATION: [&str; 3] = ["niclab-perf", "demo", "--json"];
 
 /// No demonstration prints more; a command's output is never kept.
 const MAX_RESULT_BYTES: usize = 4 * 1024 * 1024;
+
+/// The code where all commands went well and a rule was broken that must not be.
+const RULE_BROKEN: u8 = 1;
 
 /// As good as no time-out.
 const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
@@ -50,6 +55,10 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     let name = cluster.name.clone().unwrap_or_else(|| ClusterName::of_run(std::process::id()));
     let plan = prepare::plan(&args.cluster, &cluster, &name, &root, args.cluster.offline)?;
     let folder = root.claim(&name)?;
+    if cluster.rules == RuleChecking::Stop {
+        // By which `niclab debug` finds the guest that is stopped.
+        folder.write(PLAN, &serde_json::to_string(&plan)?)?;
+    }
     let (count, accelerator) = (plan.nodes.len(), plan.accelerator.clone());
     let starting = plan.start.way.doing();
     eprintln!("niclab: {starting} {count} nodes ({}: {})", accelerator.name(), accelerator.reason);
@@ -92,7 +101,18 @@ fn commands_and_report(
     for watched in watched? {
         eprintln!("niclab: {}", watched.text());
     }
-    Ok(exit_code)
+    let is_broken = cluster.rules.is_on() && is_broken(running, format)?;
+    Ok(if is_broken && cluster.rules.is_failure() && exit_code == 0 { RULE_BROKEN } else { exit_code })
+}
+
+/// Whether any node broke a rule, which is told where no report in this format has told it.
+fn is_broken(running: &RunningCluster, format: Option<ReportFormat>) -> Result<bool> {
+    let nodes = monitor::stats(&running.plan().monitor_socket)?.nodes;
+    let text = broken_rules_text(&nodes);
+    if format != Some(ReportFormat::Text) {
+        eprint!("{text}");
+    }
+    Ok(!text.is_empty())
 }
 
 /// Runs the command on every node and waits for all of them.

@@ -1,7 +1,9 @@
 //! Writes down the `niclab-abi` crate for those who do not read Rust: `niclab_abi.h` for the kernel driver and C
-//! programs, and the tables of the device programmer's manual.
+//! programs, the tables of the device programmer's manual, and its rules.
 //!
-//! `cargo run -p niclab-abi-header` renews both committed copies; the tests below fail when one is stale.
+//! `cargo run -p niclab-abi-header` renews all committed copies; the tests below fail when one is stale.
+
+mod rules;
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -24,7 +26,7 @@ enum Item {
 include!(concat!(env!("OUT_DIR"), "/items.rs"));
 
 fn main() -> std::io::Result<()> {
-    for (path, content) in [(HEADER, header()), (TABLES, tables())] {
+    for (path, content) in [(HEADER, header()), (TABLES, tables()), (rules::PAGE, rules::page())] {
         std::fs::write(Path::new(env!("CARGO_MANIFEST_DIR")).join(path), content)?;
     }
     Ok(())

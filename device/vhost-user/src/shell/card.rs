@@ -29,6 +29,8 @@ use super::descriptors::{self, Descriptors, virtqueue};
 use super::events::Events;
 use super::lent::{LentFrame, Loan};
 use super::pages::{Launch, Pages};
+use super::rules::Rules;
+use super::rules::book::Book;
 use crate::memory::DmaMemory;
 use crate::ring::{Burst, RingError};
 use crate::vring::Vring;
@@ -117,6 +119,10 @@ pub struct Card {
     last_sender: Option<u16>,
     /// Work of the model that was taken out of turns.
     work_seen: u64,
+    /// Its driver and programs are held to the manual's rules.
+    pub rules: Option<Box<Rules>>,
+    /// What they had broken when they were held to them last.
+    pub broken_before: Option<Book>,
     /// When the node acted last, or something came to it.
     acted: Time,
     /// The latest that the model has done by itself.
@@ -146,6 +152,8 @@ impl Card {
             open_ports: 0,
             last_sender: None,
             work_seen: 0,
+            rules: None,
+            broken_before: None,
             acted: Time::ZERO,
             went_on: Time::ZERO,
         }
@@ -247,6 +255,16 @@ impl Card {
         self.open.get(port as usize).is_some_and(|open| *open)
     }
 
+    /// Takes the next launched slot of `port` out of its page.
+    #[inline]
+    pub fn take(&mut self, port: u32) -> Option<Launch> {
+        let launch = self.pages.take(port);
+        if let Some(rules) = &mut self.rules {
+            rules.on_look(&self.pages, &self.vrings, port, launch.is_some());
+        }
+        launch
+    }
+
     /// Feeds one slot to the model. The program says what it had received when it launched; if the device has stored more
     /// for it meanwhile, then wall time decided that these came before the launch. What a host does for several ports is
     /// done in the order in which the device looks at their pages.
@@ -329,6 +347,10 @@ impl Card {
         let mut any = false;
         for register in self.pages.take_registers(port).into_iter().flatten() {
             self.acts_at(bus.clock());
+            if let Some(rules) = &mut self.rules {
+                rules.at(bus.clock());
+                rules.on_register(port, register, self.nic.delivered(port));
+            }
             self.nic.handle(bus.clock(), Input::Register { port, register }, bus);
             any = true;
         }
@@ -350,11 +372,20 @@ impl Card {
     pub fn next_request(&mut self, bus: &mut NodeBus) -> bool {
         let Some(vring) = self.vrings.get(QUEUE_CONTROL as usize) else { return false };
         let (token, request) = match self.control.next(vring, &self.memory) {
-            Ok(Next::Request { token, bytes }) => (token, bytes),
-            Ok(Next::Unanswerable) => return true,
+            Ok(Next::Request { token, bytes, is_again }) => {
+                if let Some(rules) = &mut self.rules {
+                    rules.at(bus.clock());
+                    rules.on_request(&self.memory, token, &bytes, is_again);
+                }
+                (token, bytes)
+            }
+            Ok(Next::Unanswerable) => {
+                self.rules.iter_mut().for_each(|rules| rules.on_unanswerable());
+                return true;
+            }
             Ok(Next::Nothing) | Err(RingError::NotReady) => return false,
             Err(error) => {
-                violation(&mut self.counts.violations, error.name());
+                self.on_ring_error(error);
                 // A ring that is broken as a whole stays so until the driver resets it.
                 return !matches!(error, RingError::AvailableIndex { .. } | RingError::Memory(_));
             }
@@ -367,6 +398,7 @@ impl Card {
         if !ranges.iter().all(is_memory) {
             self.counts.control_refused += 1;
             violation(&mut self.counts.violations, "control_outside_memory");
+            self.rules.iter_mut().for_each(|rules| rules.on_outside_memory(token));
             let mut refusal = [0; Reply::BYTES];
             Reply { status: STATUS_BAD_ADDRESS, body_bytes: 0 }.to_bytes(&mut refusal);
             self.reply(token, &refusal);
@@ -395,6 +427,7 @@ impl Card {
             *was_open = is_open;
         }
         self.open_ports = self.open.iter().map(|open| u32::from(*open)).sum();
+        self.rules.iter_mut().for_each(|rules| rules.follow(&self.open));
     }
 
     /// The driver has notified a descriptor queue.
@@ -418,11 +451,12 @@ impl Card {
             }
             Ok(descriptors::Next::OutsideMemory) => {
                 violation(&mut self.counts.violations, "descriptor_outside_memory");
+                self.rules.iter_mut().for_each(|rules| rules.on_chain_outside());
                 true
             }
             Ok(descriptors::Next::Nothing) | Err(RingError::NotReady) => false,
             Err(error) => {
-                violation(&mut self.counts.violations, error.name());
+                self.on_ring_error(error);
                 // A ring that is broken as a whole stays so until the driver resets it.
                 !matches!(error, RingError::AvailableIndex { .. } | RingError::Memory(_))
             }
@@ -440,16 +474,24 @@ impl Card {
     /// Gives the chain of a request back.
     pub fn reply(&mut self, token: u64, bytes: &[u8]) {
         let Some(vring) = self.vrings.get(QUEUE_CONTROL as usize) else { return };
+        if let Some(rules) = &mut self.rules {
+            let now = self.control.now(&self.memory, token);
+            rules.on_reply(&self.pages, token, now.as_ref(), bytes);
+        }
         if let Err(error) = self.control.reply(vring, &self.memory, token, bytes) {
-            violation(&mut self.counts.violations, error.name());
+            self.on_ring_error(error);
         }
     }
 
     /// Interrupts the host with one event.
     pub fn raise(&mut self, cause: u32, port: u32) {
+        if let Some(rules) = &mut self.rules {
+            rules.on_event(&self.memory, &self.vrings, cause, port);
+        }
         let vring = self.vrings.get(QUEUE_EVENT as usize);
+        let unusable = self.events.unusable_buffers;
         let raised = self.events.raise(vring, &self.memory, cause, port);
-        self.note_ring(raised);
+        self.note_events(raised, unusable);
     }
 
     /// Tells the driver of a card with stations whether its link is cut, where it was told otherwise.
@@ -464,15 +506,29 @@ impl Card {
 
     /// The driver has left buffers for events.
     pub fn deliver_events(&mut self) {
+        let unusable = self.events.unusable_buffers;
         let delivered = self.events.deliver(self.vrings.get(QUEUE_EVENT as usize), &self.memory);
-        self.note_ring(delivered);
+        self.note_events(delivered, unusable);
+    }
+
+    /// Events were told, or not; so many buffers were of no use before.
+    fn note_events(&mut self, result: Result<(), RingError>, unusable_before: u64) {
+        let unusable = self.events.unusable_buffers.wrapping_sub(unusable_before);
+        self.rules.iter_mut().for_each(|rules| rules.on_event_buffers(unusable));
+        self.note_ring(result);
+    }
+
+    /// A queue is not sound.
+    fn on_ring_error(&mut self, error: RingError) {
+        violation(&mut self.counts.violations, error.name());
+        self.rules.iter_mut().for_each(|rules| rules.on_ring_error(error));
     }
 
     fn note_ring(&mut self, result: Result<(), RingError>) {
         if let Err(error) = result
             && error != RingError::NotReady
         {
-            violation(&mut self.counts.violations, error.name());
+            self.on_ring_error(error);
         }
     }
 
@@ -482,20 +538,19 @@ impl Card {
         if !self.is_running {
             return;
         }
-        if self.memory.store_words(address, words).is_err() {
-            violation(&mut self.counts.violations, "dma_outside_memory");
-        }
+        let Self { memory, pages, rules, counts, .. } = self;
+        store_words(memory, pages, rules, counts, address, words);
     }
 
     /// Does the store that the model wants done first, if that is one. False when it is none.
     #[inline]
     pub fn deposit(&mut self, latest: &mut Time) -> bool {
-        let Self { nic, memory, counts, is_running, .. } = self;
+        let Self { nic, memory, pages, rules, counts, is_running, .. } = self;
         let Some(outbox) = nic.outbox() else { return false };
         let Some(deposit) = outbox.deposit() else { return false };
         *latest = deposit.at.max(*latest);
-        if *is_running && memory.store_words(deposit.address, deposit.words()).is_err() {
-            violation(&mut counts.violations, "dma_outside_memory");
+        if *is_running {
+            store_words(memory, pages, rules, counts, deposit.address, deposit.words());
         }
         outbox.clear_first();
         true
@@ -506,6 +561,7 @@ impl Card {
         if self.is_running && self.memory.store_bytes(bytes, ranges).is_err() {
             violation(&mut self.counts.violations, "dma_outside_memory");
         }
+        self.rules.iter_mut().for_each(|rules| rules.on_bytes(&self.memory, ranges));
     }
 
     /// Feeds a frame to the model whose data is lent, at its arrival.
@@ -528,6 +584,7 @@ impl Card {
         if self.is_running && frame.store(bytes, &self.memory, ranges).is_err() {
             violation(&mut self.counts.violations, "dma_outside_memory");
         }
+        self.rules.iter_mut().for_each(|rules| rules.on_bytes(&self.memory, ranges));
     }
 
     /// What is lent to the card of what its model asked for, to be appended to this, if it can be. The head of a frame comes first:
@@ -541,9 +598,12 @@ impl Card {
     /// Loads what the model asked for, and gives it to the model.
     pub fn load(&mut self, at: Time, token: u64, ranges: &[HostRange], into: FrameBytes, bus: &mut NodeBus) {
         let mut bytes = into;
+        let have = bytes.len();
         let is_whole = self.is_running && self.memory.load_bytes(ranges, &mut bytes).is_ok();
         if !is_whole {
             violation(&mut self.counts.violations, "dma_outside_memory");
+        } else if let Some(rules) = &mut self.rules {
+            rules.on_read(ranges, bytes.get(have..).unwrap_or_default());
         }
         self.nic.handle(at, Input::DmaData { token, bytes, is_whole }, bus);
     }
@@ -562,6 +622,32 @@ impl Card {
         self.nic.handle(at, Input::DmaData { token, bytes, is_whole }, bus);
     }
 
+    /// Holds driver and programs to the manual's rules from now on, or does not. What they have broken stays; `new` is an empty book.
+    pub fn set_rules(&mut self, new: Option<Book>) {
+        if new.is_some() == self.rules.is_some() {
+            return;
+        }
+        match (new, self.rules.take()) {
+            (Some(new), _) => {
+                let book = self.broken_before.take().unwrap_or(new);
+                self.rules = Some(Box::new(Rules::begin(book, &self.pages, &self.open, self.is_running)));
+            }
+            (None, rules) => self.broken_before = rules.map(|rules| rules.end()),
+        }
+    }
+
+    /// What driver and programs have broken, where they are or were held to rules.
+    pub fn broken(&self) -> Option<&Book> {
+        self.rules.as_ref().map(|rules| rules.book()).or(self.broken_before.as_ref())
+    }
+
+    /// Looks through memory that nobody in the guest is to touch.
+    pub fn check_memory(&mut self) {
+        if let Some(rules) = &mut self.rules {
+            rules.check_memory(&self.memory);
+        }
+    }
+
     /// The host is gone or starts anew: no port of it lives on, and nothing more is written into its memory.
     pub fn host_reset(&mut self, bus: &mut NodeBus) {
         self.is_running = false;
@@ -570,8 +656,27 @@ impl Card {
         self.control.forget();
         self.descriptors.forget();
         self.events.forget();
+        self.rules.iter_mut().for_each(|rules| rules.on_reset());
         self.nic.handle(bus.clock(), Input::HostReset, bus);
         self.follow_ports();
+    }
+}
+
+/// Stores what the card of a guest that is there writes into its memory.
+#[inline]
+fn store_words(
+    memory: &DmaMemory,
+    pages: &Pages,
+    rules: &mut Option<Box<Rules>>,
+    counts: &mut CardCounts,
+    address: u64,
+    words: &[u64],
+) {
+    if let Some(rules) = rules {
+        rules.on_write(memory, pages, address, words);
+    }
+    if memory.store_words(address, words).is_err() {
+        violation(&mut counts.violations, "dma_outside_memory");
     }
 }
 

@@ -22,7 +22,8 @@ pub type RequestBytes = SmallVec<[u8; 64]>;
 struct Pending {
     token: u64,
     head: u16,
-    room: SmallVec<[Buffer; 2]>,
+    /// The whole chain: what was asked, and room for the answer.
+    chain: Chain,
 }
 
 /// What came out of the queue.
@@ -34,6 +35,8 @@ pub enum Next {
         token: u64,
         /// What the driver wrote.
         bytes: RequestBytes,
+        /// Its chain is one that was taken and not given back.
+        is_again: bool,
     },
     /// A chain without room for a reply, or with a part outside of memory: given back as it was.
     Unanswerable,
@@ -71,8 +74,7 @@ impl Control {
         let mut burst = Burst::open(vring, memory)?;
         let mut chain = Chain::new();
         let Some(head) = burst.pop(&mut chain)? else { return Ok(Next::Nothing) };
-        let room: SmallVec<[Buffer; 2]> = chain.iter().filter(|buffer| buffer.writable).copied().collect();
-        let room_bytes: u64 = room.iter().map(|buffer| u64::from(buffer.bytes)).sum();
+        let room_bytes = room_bytes(&chain);
         let request = read(memory, &chain).filter(|_| room_bytes >= Reply::BYTES as u64);
         let Some(bytes) = request else {
             self.unanswerable += 1;
@@ -83,8 +85,9 @@ impl Control {
             return Ok(Next::Unanswerable);
         };
         self.last_token += 1;
-        self.pending.push(Pending { token: self.last_token, head, room });
-        Ok(Next::Request { token: self.last_token, bytes })
+        let is_again = self.pending.iter().any(|pending| pending.head == head);
+        self.pending.push(Pending { token: self.last_token, head, chain });
+        Ok(Next::Request { token: self.last_token, bytes, is_again })
     }
 
     /// Gives the chain of the request `token` back with its reply.
@@ -101,12 +104,11 @@ impl Control {
         let Some(index) = self.pending.iter().position(|pending| pending.token == token) else {
             return Ok(());
         };
-        let Pending { head, room, .. } = self.pending.swap_remove(index);
-        let room_bytes: u64 = room.iter().map(|buffer| u64::from(buffer.bytes)).sum();
+        let Pending { head, chain, .. } = self.pending.swap_remove(index);
         let mut refusal = [0; Reply::BYTES];
         Reply { status: STATUS_BAD_LENGTH, body_bytes: 0 }.to_bytes(&mut refusal);
-        let bytes = if bytes.len() as u64 <= room_bytes { bytes } else { &refusal };
-        let written = write(memory, &room, bytes).map_or(0, |()| bytes.len() as u32);
+        let bytes = if bytes.len() as u64 <= room_bytes(&chain) { bytes } else { &refusal };
+        let written = write(memory, &chain, bytes).map_or(0, |()| bytes.len() as u32);
         if written == 0 {
             self.unanswerable += 1;
         }
@@ -118,10 +120,21 @@ impl Control {
         Ok(())
     }
 
+    /// What stands now in the chain of the request `token`, as [`Next::Request`] has it.
+    pub fn now(&self, memory: &DmaMemory, token: u64) -> Option<RequestBytes> {
+        let pending = self.pending.iter().find(|pending| pending.token == token)?;
+        read(memory, &pending.chain)
+    }
+
     /// The host is gone or starts anew: its chains are no longer ours to give back.
     pub fn forget(&mut self) {
         self.pending.clear();
     }
+}
+
+/// The room for an answer.
+fn room_bytes(chain: &[Buffer]) -> u64 {
+    chain.iter().filter(|buffer| buffer.writable).map(|buffer| u64::from(buffer.bytes)).sum()
 }
 
 /// The readable bytes of a chain, or `None` when some are not in memory.

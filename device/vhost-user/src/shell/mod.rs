@@ -8,6 +8,7 @@
 //! * [`turn`]: how much may be done before others get the world;
 //! * [`wait`]: when to sleep and when to poll;
 //! * `watching`: what is done, shown to those who watch;
+//! * [`rules`]: what drivers must do, where somebody looks;
 //! * [`quiet`]: how model time passes while nobody does anything.
 
 pub mod card;
@@ -21,6 +22,7 @@ pub mod network;
 pub mod node;
 pub mod pages;
 pub mod quiet;
+pub mod rules;
 pub mod turn;
 pub mod wait;
 mod watching;
@@ -35,6 +37,7 @@ use niclab_spec::Faults;
 use parking_lot::{Condvar, Mutex};
 
 use self::quiet::Quiet;
+use self::rules::book::{Alarm, Book};
 use self::wait::Policy;
 use self::world::World;
 use self::world::cluster::Cluster;
@@ -73,6 +76,8 @@ pub struct Shell {
     loaded: Mutex<Option<Span>>,
     loaded_now: Condvar,
     watchers: Watchers,
+    /// Rung when a rule is broken.
+    alarm: Arc<Alarm>,
     started: Instant,
 }
 
@@ -107,8 +112,21 @@ impl Shell {
             loaded: Mutex::new(None),
             loaded_now: Condvar::new(),
             watchers: Watchers::default(),
+            alarm: Arc::default(),
             started: Instant::now(),
         })
+    }
+
+    /// Holds drivers and programs to the manual's rules from now on, or does not.
+    pub fn set_rules(&self, world: &mut World<'_>, is_on: bool) {
+        for (_, node) in world.nodes.iter_mut() {
+            node.card.set_rules(is_on.then(|| Book::new(&self.alarm, self.started)));
+        }
+    }
+
+    /// Rung when a rule is broken.
+    pub fn alarm(&self) -> &Alarm {
+        &self.alarm
     }
 
     /// Sets what goes wrong on a node's link from now on. False when there is no such node.

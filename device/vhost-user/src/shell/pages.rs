@@ -110,6 +110,8 @@ pub struct Pages {
     windows: Vec<Window>,
     requesters: Window,
     completers: Window,
+    /// How often the doorbell's word was changed. Whoever does has the node.
+    doorbell_changes: AtomicU64,
 }
 
 impl Pages {
@@ -141,6 +143,7 @@ impl Pages {
             requesters: of_kind(WINDOW_REQUESTER),
             completers: of_kind(WINDOW_COMPLETER),
             windows: layout.table,
+            doorbell_changes: AtomicU64::new(0),
         };
         this.write_info(pages);
         Ok(this)
@@ -203,9 +206,46 @@ impl Pages {
     /// could read the new value is seen by the next look at the pages.
     pub fn set_doorbell(&self, wanted: u64) {
         if let Some(word) = self.words().get(INFO_DOORBELL_OFFSET as usize / 8) {
+            if word.load(Ordering::Relaxed) != wanted.to_le() {
+                let changes = self.doorbell_changes.load(Ordering::Relaxed);
+                self.doorbell_changes.store(changes.wrapping_add(1), Ordering::Relaxed);
+            }
             word.store(wanted.to_le(), Ordering::Relaxed);
         }
         fence(Ordering::SeqCst);
+    }
+
+    /// What guests are told of the doorbell.
+    pub fn doorbell(&self) -> u64 {
+        let word = self.words().get(INFO_DOORBELL_OFFSET as usize / 8);
+        word.map_or(DOORBELL_WANTED, |word| u64::from_le(word.load(Ordering::Relaxed)))
+    }
+
+    /// How often that was changed.
+    pub fn doorbell_changes(&self) -> u64 {
+        self.doorbell_changes.load(Ordering::Relaxed)
+    }
+
+    /// Sequence number of the launch of `port` that is looked for next.
+    pub fn expected(&self, port: u32) -> u32 {
+        self.ports.get(port as usize).map_or(1, |view| view.expected)
+    }
+
+    /// The register that says what the program of `port` has consumed, as it was read last.
+    pub fn released(&self, port: u32) -> u64 {
+        self.ports.get(port as usize).map_or(0, |view| view.released)
+    }
+
+    /// The words of a slot of `port`.
+    pub fn slot(&self, port: u32, slot: u32) -> Option<&[AtomicU64]> {
+        let first = slot as usize * SLOT_WORDS;
+        self.page(self.requester_page(port)).get(first..first + SLOT_WORDS)
+    }
+
+    /// The number that stands in the slot of the launch `sequence`.
+    pub fn sequence_in_slot_of(&self, port: u32, sequence: u32) -> u32 {
+        let launch = self.slot(port, slot_of(sequence)).and_then(|slot| slot.get(SLOT_LAUNCH_WORD));
+        launch.map_or(0, |word| (u64::from_le(word.load(Ordering::Acquire)) >> LAUNCH_SEQUENCE_SHIFT) as u32)
     }
 
     /// A port is opened or closed: its part of every window is zeroed, so that nothing of an earlier owner is seen or taken.

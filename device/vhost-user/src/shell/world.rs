@@ -218,6 +218,11 @@ impl World<'_> {
         (0..self.nodes.len()).any(|node| self.serve_pages(node).more)
     }
 
+    /// Looks through memory that nobody in a guest is to touch, where drivers are held to rules.
+    pub fn check_memory(&mut self) {
+        self.nodes.iter_mut().for_each(|(_, node)| node.card.check_memory());
+    }
+
     /// Goes on with what is under way. True when there is more.
     pub fn go_on(&mut self) -> bool {
         self.common.turn = Turn::WHOLE;
@@ -269,7 +274,11 @@ impl World<'_> {
         if self.is_in_lockstep() {
             return work;
         }
-        let ports = self.nodes.card(node).map_or(0, Card::ports);
+        let Some(card) = self.nodes.card_mut(node) else { return work };
+        if let Some(rules) = &mut card.rules {
+            rules.on_doorbells(&card.pages, &card.vrings);
+        }
+        let ports = card.ports();
         for port in 0..ports {
             let Some((card, bus)) = self.node(node).filter(|(card, _)| card.is_open(port)) else { continue };
             if card.has_registers(port) && card.registers(port, bus) {
@@ -296,7 +305,7 @@ impl World<'_> {
                 }
                 break;
             }
-            let Some(launch) = card.pages.take(port) else { break };
+            let Some(launch) = card.take(port) else { break };
             let has_registers = card.has_registers(port);
             // What the program told before this launch comes before it.
             let is_way_clear = *way.get_or_insert_with(|| self.is_way_clear());

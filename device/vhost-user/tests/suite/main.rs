@@ -16,6 +16,7 @@ mod matching;
 mod monitor;
 mod parts;
 mod report;
+mod rules;
 mod stations;
 mod turns;
 mod ultra;

@@ -272,7 +272,7 @@ impl World<'_> {
         // more waiting here than there are slots.
         for _ in waiting..SLOTS as usize {
             let Some(card) = self.nodes.card_mut(node) else { return };
-            let Some(launch) = card.pages.take(port) else { return };
+            let Some(launch) = card.take(port) else { return };
             if let Some(launches) = card.counts.launches.get_mut(port as usize) {
                 *launches += 1;
             }

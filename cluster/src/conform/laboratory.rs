@@ -1,0 +1,411 @@
+//! The cluster of one case, and what can be done to it: programs started and killed, drivers unbound, unloaded and brought back,
+//! guests reset. Every wait has an end, and ends at once where the cluster does.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use niclab_agent::{Exec, ToGuest};
+use niclab_spec::DeviceFaults;
+use rustix::process::Signal;
+use thiserror::Error;
+
+use crate::{
+    boot::running::{Event, Failure, RunningCluster},
+    daemon::monitor::{self, MonitorError},
+    guests::{
+        agent::{AgentError, CommandHandle, CommandSender, Output},
+        qmp::{Qmp, QmpError},
+    },
+};
+
+/// The most that is kept of what a program says: its end.
+const KEPT_BYTES: usize = 4 * 1024;
+
+/// How long a program may take to end that was killed: then it is in the kernel, and stays there.
+const KILLED: Duration = Duration::from_secs(15);
+
+/// How long a driver may take to be unbound, bound, unloaded or loaded.
+const STEP: Duration = Duration::from_secs(40);
+
+/// How long a guest may take to boot.
+const REBOOT: Duration = Duration::from_secs(180);
+
+/// Between two looks whether a guest is healthy.
+const HEALTH_INTERVAL: Duration = Duration::from_millis(50);
+
+/// How long a guest may take to say how healthy it is.
+const HEALTH: Duration = Duration::from_secs(10);
+
+/// Finds the card, its device and its driver.
+const CARD: &str = r#"
+for device in /sys/bus/virtio/devices/*; do
+    [ "$(cat "$device/device")" = 0x0026 ] && break
+done
+name=${device##*/}
+"#;
+
+/// Takes the card away from its driver, which is remembered.
+const UNBIND: &str = r#"
+driver=$(readlink -f "$device/driver") || exit
+echo "$driver" >/run/niclab/unbound && echo "$name" >"$driver/unbind"
+"#;
+
+/// Gives it back.
+const BIND: &str = r#"
+[ -e "$device/driver" ] || echo "$name" >"$(cat /run/niclab/unbound)/bind" || { dmesg | tail -n 5 >&2; exit 1; }
+"#;
+
+/// Unloads the module `$1`.
+const UNLOAD: &str = "rmmod \"$1\"";
+
+/// Loads niclab's own.
+const LOAD_OURS: &str = "modprobe niclab";
+
+/// Resets the guest, as a power button does that is held: no driver hears of it.
+const RESET: &str = "echo b >/proc/sysrq-trigger; sleep 60";
+
+/// niclab's own module.
+pub const OURS: &str = "niclab";
+
+/// Something went wrong in a case.
+#[derive(Debug, Error)]
+pub enum Trouble {
+    /// The cluster ended.
+    #[error(transparent)]
+    Ended(#[from] Failure),
+    /// Something does not come to its end.
+    #[error("{0}")]
+    Hang(String),
+    /// A step failed.
+    #[error("{step} failed: {said}")]
+    Step {
+        /// What was to be done.
+        step: String,
+        /// What the guest said.
+        said: String,
+    },
+    /// The command failed.
+    #[error("the command ended with code {code} on {node}: {said}")]
+    Exit {
+        /// The node.
+        node: String,
+        /// Its code.
+        code: u8,
+        /// The last that it said.
+        said: String,
+    },
+    /// The daemon cannot be asked.
+    #[error(transparent)]
+    Monitor(#[from] MonitorError),
+    /// A guest cannot be reset.
+    #[error(transparent)]
+    Qemu(#[from] QmpError),
+}
+
+/// A program on a node.
+pub struct Program {
+    number: usize,
+    /// The node.
+    pub rank: usize,
+    sender: CommandSender,
+    said: Arc<Mutex<Vec<u8>>>,
+}
+
+/// The cluster of a case.
+pub struct Laboratory<'a> {
+    running: &'a mut RunningCluster,
+    /// How programs ended, by their numbers.
+    over: BTreeMap<usize, Result<u8, String>>,
+    next: usize,
+}
+
+impl<'a> Laboratory<'a> {
+    /// Over a cluster that is up.
+    pub fn new(running: &'a mut RunningCluster) -> Self {
+        Self { running, over: BTreeMap::new(), next: 0 }
+    }
+
+    /// How many nodes there are.
+    #[must_use]
+    pub fn nodes(&self) -> usize {
+        self.running.plan().nodes.len()
+    }
+
+    fn name(&self, rank: usize) -> String {
+        self.running.plan().nodes.get(rank).map(|node| node.name.clone()).unwrap_or_default()
+    }
+
+    /// Starts a program on a node. One whose guest is gone is over at once.
+    pub fn start(&mut self, rank: usize, argv: &[String]) -> Result<Program, Trouble> {
+        let number = self.next;
+        self.next += 1;
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let node = self.name(rank);
+        let agent = self.running.agent(rank).cloned();
+        let unanswered = || Trouble::Hang(format!("the guest of {node} does not answer"));
+        let exec = Exec { argv: argv.to_vec(), ..Exec::default() };
+        let command = agent.ok_or_else(unanswered)?.exec(exec).map_err(|_| unanswered())?;
+        let sender = command.sender().clone();
+        // One whose agent is gone meanwhile is over, which its follower hears as well.
+        let _ = sender.send(ToGuest::StdinEnd);
+        let (events, kept) = (self.running.sender(), Arc::clone(&said));
+        thread::spawn(move || {
+            let result = follow(&command, &kept).map_err(|error| error.to_string());
+            // If nobody listens any more, the cluster is being taken down.
+            let _ = events.send(Event::CommandOver(number, result));
+        });
+        Ok(Program { number, rank, sender, said })
+    }
+
+    /// Starts the program on every node.
+    pub fn start_all(&mut self, argv: &[String]) -> Result<Vec<Program>, Trouble> {
+        (0..self.nodes()).map(|rank| self.start(rank, argv)).collect()
+    }
+
+    /// Takes what happens until `is_enough`, or until then. Whether it was enough.
+    fn until(
+        &mut self,
+        deadline: Instant,
+        is_enough: impl Fn(&BTreeMap<usize, Result<u8, String>>) -> bool,
+    ) -> Result<bool, Failure> {
+        while !is_enough(&self.over) {
+            match self.running.next_event(deadline)? {
+                Some(Event::CommandOver(number, result)) => drop(self.over.insert(number, result)),
+                Some(Event::Healthy(rank, agent)) => self.running.adopt(rank, agent),
+                Some(_) => {}
+                None => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Lets the cluster go on for so long.
+    pub fn pass(&mut self, time: Duration) -> Result<(), Failure> {
+        self.until(Instant::now() + time, |_| false).map(drop)
+    }
+
+    /// Waits until all of them are over, or one has failed, but not longer. Whether that came.
+    pub fn wait(&mut self, programs: &[Program], limit: Duration) -> Result<bool, Failure> {
+        let numbers: Vec<usize> = programs.iter().map(|program| program.number).collect();
+        self.until(Instant::now() + limit, |over| {
+            let ended = || numbers.iter().filter_map(|number| over.get(number));
+            ended().count() == numbers.len() || ended().any(|result| *result != Ok(0))
+        })
+    }
+
+    fn is_over(&self, program: &Program) -> bool {
+        self.over.contains_key(&program.number)
+    }
+
+    /// Kills those of the programs that still run. `what` they are, should they not end.
+    pub fn kill<'p>(
+        &mut self,
+        programs: impl IntoIterator<Item = &'p Program>,
+        what: &str,
+    ) -> Result<(), Trouble> {
+        let left: Vec<&Program> = programs.into_iter().filter(|program| !self.is_over(program)).collect();
+        for program in &left {
+            // If the agent is gone, so is the program.
+            let _ = program.sender.send(ToGuest::Signal(Signal::KILL.as_raw()));
+        }
+        let numbers: Vec<usize> = left.iter().map(|program| program.number).collect();
+        let all = |over: &BTreeMap<usize, _>| numbers.iter().all(|number| over.contains_key(number));
+        if self.until(Instant::now() + KILLED, all)? {
+            return Ok(());
+        }
+        let stuck =
+            left.iter().filter(|program| !self.is_over(program)).map(|program| self.name(program.rank));
+        let nodes = stuck.collect::<Vec<_>>().join(", ");
+        Err(Trouble::Hang(format!("{what} cannot be killed on {nodes}")))
+    }
+
+    /// The first of the programs that failed by itself.
+    pub fn failed(&self, programs: &[Program]) -> Option<Trouble> {
+        programs.iter().find_map(|program| {
+            let (node, said) = (self.name(program.rank), said(&program.said));
+            match self.over.get(&program.number)? {
+                Ok(0) => None,
+                Ok(code) => Some(Trouble::Exit { node, code: *code, said }),
+                Err(error) => Some(Trouble::Hang(format!("the guest of {node} does not answer: {error}"))),
+            }
+        })
+    }
+
+    /// Those of the programs that have not ended, by their nodes' names.
+    pub fn left(&self, programs: &[Program]) -> Vec<String> {
+        let left = programs.iter().filter(|program| !self.is_over(program));
+        left.map(|program| self.name(program.rank)).collect()
+    }
+
+    /// Runs a script at the same time on these nodes, and waits until it has ended everywhere.
+    fn script(&mut self, ranks: &[usize], step: &str, script: &str, words: &[String]) -> Result<(), Trouble> {
+        let fixed = ["sh", "-c", script, "sh"].map(str::to_owned);
+        let argv: Vec<String> = fixed.into_iter().chain(words.iter().cloned()).collect();
+        let programs: Vec<Program> =
+            ranks.iter().map(|&rank| self.start(rank, &argv)).collect::<Result<_, _>>()?;
+        let is_over = self.wait(&programs, STEP)?;
+        match self.failed(&programs) {
+            Some(Trouble::Exit { node, said, .. }) => {
+                Err(Trouble::Step { step: format!("{step} on {node}"), said })
+            }
+            Some(trouble) => Err(trouble),
+            None if is_over => Ok(()),
+            None => {
+                let nodes = self.left(&programs).join(", ");
+                Err(Trouble::Hang(format!("{step} on {nodes} takes more than {} s", STEP.as_secs())))
+            }
+        }
+    }
+
+    /// Takes the cards of these nodes away from their drivers.
+    pub fn unbind(&mut self, ranks: &[usize]) -> Result<(), Trouble> {
+        self.script(ranks, "unbinding the driver", &format!("{CARD}{UNBIND}"), &[])
+    }
+
+    /// Gives them back.
+    pub fn bind(&mut self, ranks: &[usize]) -> Result<(), Trouble> {
+        self.script(ranks, "binding the driver", &format!("{CARD}{BIND}"), &[])?;
+        self.wait_healthy(ranks)
+    }
+
+    /// Has all drivers begin anew: nobody knows of anything that was before.
+    pub fn settle(&mut self) -> Result<(), Trouble> {
+        let all: Vec<usize> = (0..self.nodes()).collect();
+        self.unbind(&all)?;
+        self.bind(&all)
+    }
+
+    /// Unloads the modules of these nodes.
+    pub fn unload(&mut self, ranks: &[usize]) -> Result<(), Trouble> {
+        for &rank in ranks {
+            let module = self.running.plan().nodes.get(rank).and_then(|node| node.driver.as_ref());
+            let module = module.map_or_else(|| OURS.to_owned(), |driver| driver.module.name.clone());
+            self.script(&[rank], "unloading the driver", UNLOAD, &[module])?;
+        }
+        Ok(())
+    }
+
+    /// Loads them again.
+    pub fn load(&mut self, ranks: &[usize]) -> Result<(), Trouble> {
+        let numbers = ranks.iter().map(|&rank| self.begin_load(rank)).collect::<Result<Vec<_>, _>>()?;
+        let all = |over: &BTreeMap<usize, _>| numbers.iter().all(|number| over.contains_key(number));
+        let is_over = self.until(Instant::now() + STEP, all)?;
+        for (&rank, number) in ranks.iter().zip(&numbers) {
+            let step = format!("loading the driver on {}", self.name(rank));
+            match self.over.get(number) {
+                Some(Ok(0)) => {}
+                Some(Ok(code)) => {
+                    return Err(Trouble::Step { step, said: format!("modprobe: exit code {code}") });
+                }
+                Some(Err(said)) => return Err(Trouble::Step { step, said: said.clone() }),
+                None => return Err(Trouble::Hang(format!("{step} takes more than {} s", STEP.as_secs()))),
+            }
+        }
+        debug_assert!(is_over, "each was looked at");
+        self.wait_healthy(ranks)
+    }
+
+    /// Begins to load a node's driver; the number under which its end is told.
+    fn begin_load(&mut self, rank: usize) -> Result<usize, Trouble> {
+        let own = self.running.plan().nodes.get(rank).and_then(|node| node.driver.clone());
+        let Some(own) = own else {
+            let argv = ["sh", "-c", LOAD_OURS].map(str::to_owned);
+            return Ok(self.start(rank, &argv)?.number);
+        };
+        let number = self.next;
+        self.next += 1;
+        let (agent, events) = (self.running.agent(rank).cloned(), self.running.sender());
+        thread::spawn(move || {
+            let gone = || "the guest is gone".to_owned();
+            let loaded = agent.ok_or_else(gone).and_then(|agent| {
+                crate::boot::driver::load(&agent, &own, Instant::now() + STEP)
+                    .map_err(|error| error.to_string())
+            });
+            // If nobody listens any more, the cluster is being taken down.
+            let _ = events.send(Event::CommandOver(number, loaded.map(|()| 0)));
+        });
+        Ok(number)
+    }
+
+    /// Waits until the cards have their drivers, and all else that a node is healthy with.
+    fn wait_healthy(&mut self, ranks: &[usize]) -> Result<(), Trouble> {
+        let deadline = Instant::now() + STEP;
+        for &rank in ranks {
+            let Some(agent) = self.running.agent(rank).cloned() else { continue };
+            loop {
+                let health = agent.health(HEALTH);
+                if health.as_ref().is_ok_and(niclab_agent::Health::is_healthy) {
+                    break;
+                }
+                if Instant::now() >= deadline {
+                    let why = health.map_or_else(|error| error.to_string(), |health| health.to_string());
+                    return Err(Trouble::Hang(format!("{} does not get healthy: {why}", self.name(rank))));
+                }
+                self.pass(HEALTH_INTERVAL)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Resets a guest, has it boot, makes it its node again and loads its driver.
+    pub fn reset(&mut self, rank: usize) -> Result<(), Trouble> {
+        let node = self.name(rank);
+        let socket = self.running.plan().nodes.get(rank).map(|node| node.qmp_socket.clone());
+        let mut qemu = Qmp::connect(&socket.unwrap_or_default())?;
+        // Only now: a guest that panics resets itself as well, and must end with it.
+        qemu.let_guest_reset(true)?;
+        let argv = ["sh", "-c", RESET].map(str::to_owned);
+        let reset = self.start(rank, &argv)?;
+        let is_gone = self.wait(std::slice::from_ref(&reset), STEP)?;
+        let deadline = Instant::now() + REBOOT;
+        if is_gone {
+            self.running.await_rebooted(rank, deadline);
+        }
+        let is_back = |lab: &Self| lab.running.agents().count() == lab.nodes();
+        while is_gone && !is_back(self) && Instant::now() < deadline {
+            self.pass(HEALTH_INTERVAL)?;
+        }
+        qemu.let_guest_reset(false)?;
+        if is_gone && is_back(self) {
+            return Ok(());
+        }
+        Err(Trouble::Hang(format!("{node} is not back {} s after it was reset", REBOOT.as_secs())))
+    }
+
+    /// Lets these faults happen in all NICs from now on.
+    pub fn set_faults(&self, faults: &DeviceFaults) -> Result<(), MonitorError> {
+        let plan = self.running.plan();
+        let set = |node: &str| monitor::set_device_faults(&plan.monitor_socket, node, faults.clone());
+        plan.nodes.iter().try_for_each(|node| set(&node.name))
+    }
+}
+
+fn said(kept: &Mutex<Vec<u8>>) -> String {
+    // Nothing panics while it holds the lock; if it did, the bytes would still be bytes.
+    let kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+    String::from_utf8_lossy(&kept).trim().to_owned()
+}
+
+/// Follows a program to its end, and keeps the last that it says.
+fn follow(command: &CommandHandle, kept: &Mutex<Vec<u8>>) -> Result<u8, AgentError> {
+    let keep = |bytes: &[u8]| {
+        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.extend(bytes);
+        let surplus = kept.len().saturating_sub(KEPT_BYTES);
+        kept.drain(..surplus);
+    };
+    let ended = command.follow(|output| {
+        match output {
+            Output::Stdout(bytes) | Output::Stderr(bytes) => keep(bytes),
+        }
+        Ok::<_, AgentError>(())
+    })?;
+    Ok(ended.unwrap_or_else(|refusal| {
+        keep(refusal.message.as_bytes());
+        refusal.code
+    }))
+}

@@ -1,0 +1,153 @@
+//! Hears of broken rules while a cluster runs: tells the user, and stops the guest where that is wanted.
+
+use std::{collections::BTreeMap, path::Path, thread};
+
+use niclab_spec::{
+    RuleChecking,
+    monitor::{Answer, BrokenRules, Request, STATS_VERSION},
+    report::{BrokenRule, NodeFigures},
+    rules,
+};
+
+use super::monitor::{self, MonitorError};
+use crate::{
+    guests::qmp::{Qmp, QmpError},
+    plan::{NodePlan, Plan},
+};
+
+/// Rules that were broken since the daemon started, once there are more than `seen`, or after a while all the same.
+///
+/// # Errors
+/// [`MonitorError`].
+pub fn await_broken(socket: &Path, seen: u64) -> Result<BrokenRules, MonitorError> {
+    match monitor::ask(socket, &Request::AwaitBrokenRules { seen })? {
+        Answer::BrokenRules(broken) if broken.version == STATS_VERSION => Ok(broken),
+        _ => Err(MonitorError::Unexpected),
+    }
+}
+
+/// Follows what is broken in a cluster whose daemon answers, on a thread of its own, until that is gone.
+pub fn follow(plan: &Plan) {
+    if !plan.rules.is_on() {
+        return;
+    }
+    let plan = plan.clone();
+    thread::spawn(move || {
+        let mut follower = Follower { told: BTreeMap::new(), stopped: Vec::new() };
+        let mut seen = 0;
+        // Ends with the daemon.
+        while let Ok(broken) = await_broken(&plan.monitor_socket, seen) {
+            seen = broken.total;
+            follower.hear(&plan, &broken);
+        }
+    });
+}
+
+/// What was told so far.
+struct Follower {
+    /// The last entry that was looked at, by node.
+    told: BTreeMap<String, u64>,
+    stopped: Vec<String>,
+}
+
+impl Follower {
+    fn hear(&mut self, plan: &Plan, broken: &BrokenRules) {
+        for of_node in &broken.nodes {
+            let Some(node) = plan.node(&of_node.name) else { continue };
+            let last = self.told.entry(node.name.clone()).or_insert(0);
+            let new: Vec<&BrokenRule> =
+                of_node.broken_rule_log.iter().filter(|entry| entry.number > *last).collect();
+            *last = new.last().map_or(*last, |entry| entry.number);
+            let Some(first) = new.first() else { continue };
+            // At once: what it does until then is what the debugger does not see.
+            if plan.rules == RuleChecking::Stop && !self.stopped.contains(&node.name) {
+                self.stopped.push(node.name.clone());
+                eprintln!("{}", stopped_text(plan, node, first, &stop(node)));
+            }
+            for entry in new {
+                eprintln!("niclab: {}", broken_text(&node.name, entry));
+            }
+        }
+    }
+}
+
+fn stop(node: &NodePlan) -> Result<(), QmpError> {
+    Qmp::connect(&node.qmp_socket)?.stop()
+}
+
+fn stopped_text(plan: &Plan, node: &NodePlan, first: &BrokenRule, stopped: &Result<(), QmpError>) -> String {
+    let (name, node, rule) = (&plan.name, &node.name, &first.rule);
+    match stopped {
+        Ok(()) => format!(
+            "niclab: {node} broke the rule {rule} and is stopped there; `niclab debug --name {name} {node}` looks at it, and lets it \
+             go on"
+        ),
+        Err(error) => format!("niclab: {node} broke the rule {rule}, and cannot be stopped: {error}"),
+    }
+}
+
+/// One broken rule on a line.
+#[must_use]
+pub fn broken_text(node: &str, entry: &BrokenRule) -> String {
+    let BrokenRule { rule, section, seen, .. } = entry;
+    let port = entry.port.map(|port| format!(", port {port}")).unwrap_or_default();
+    let place =
+        entry.guest_at.as_ref().map(|place| format!("; the guest was at {place}")).unwrap_or_default();
+    format!("{node}{port}: broken rule {rule} (DEVICE.md, chapter {section}): {seen}{place}")
+}
+
+/// What was broken on these nodes, each rule with its mend; nothing where none was.
+#[must_use]
+pub fn broken_rules_text(nodes: &[NodeFigures]) -> String {
+    let mut text = String::new();
+    for node in nodes {
+        for (name, count) in &node.broken_rules {
+            let Some(entry) = node.broken_rule_log.iter().find(|entry| entry.rule == *name) else {
+                text += &format!("{}: broken rule {name}, {count} times\n", node.name);
+                continue;
+            };
+            text += &format!("{}\n", broken_text(&node.name, entry));
+            text += &format!("  {count} times in all\n");
+            if !entry.operations.is_empty() {
+                text += &format!("  before it: {}\n", entry.operations.join("; "));
+            }
+            if let Some(rule) = rules::rule(name) {
+                text += &format!("  mend: {} `niclab rules {name}` says more.\n", rule.mend);
+            }
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broken_rule_is_told_with_place_proof_and_mend() {
+        let entry = BrokenRule {
+            number: 1,
+            rule: "launch-doorbell".into(),
+            section: 5,
+            port: Some(3),
+            seen: "nobody rang".into(),
+            operations: vec!["port 3: launch 1, code 0x40".into()],
+            ..BrokenRule::default()
+        };
+        let node = NodeFigures {
+            broken_rules: [("launch-doorbell".to_owned(), 2), ("of-another-build".to_owned(), 1)].into(),
+            broken_rule_log: vec![entry],
+            ..NodeFigures::new("node0")
+        };
+        let text = broken_rules_text(&[NodeFigures::new("node1"), node]);
+        for part in [
+            "node0, port 3: broken rule launch-doorbell (DEVICE.md, chapter 5): nobody rang\n  2 times in all\n",
+            "  before it: port 3: launch 1, code 0x40\n",
+            "`niclab rules launch-doorbell` says more",
+            "node0: broken rule of-another-build, 1 times\n",
+        ] {
+            assert!(text.contains(part), "{part}\n{text}");
+        }
+        assert!(!text.contains("node1"), "{text}");
+    }
+}

@@ -1,0 +1,246 @@
+//! Memory that a driver gave to a port, and that nobody in the guest touches while the port is open.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use niclab_abi::FromBytes;
+use niclab_abi::control::PortOpen;
+use niclab_abi::receive::{MAX_SLICES, SLICE_BYTES, SLICE_STATUS_WORD, SLICE_WORDS, StatusLine};
+
+use crate::memory::DmaMemory;
+
+/// Words of guest memory, and what they were when the port was opened or the device stored there last.
+#[derive(Debug)]
+struct Area {
+    address: u64,
+    words: Vec<u64>,
+}
+
+/// A word that is not what it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Changed {
+    /// Where.
+    pub address: u64,
+    /// What it was.
+    pub was: u64,
+    /// What it is.
+    pub is: u64,
+}
+
+impl Area {
+    /// What stands there now; nothing where it is no memory: the request is refused then.
+    fn new(memory: &DmaMemory, address: u64, words: usize) -> Option<Self> {
+        let places = memory.atomics::<AtomicU64>(address, words).ok()?;
+        Some(Self { address, words: places.iter().map(load).collect() })
+    }
+
+    const fn bytes(&self) -> u64 {
+        self.words.len() as u64 * 8
+    }
+
+    /// The words of this area that lie in these bytes: the first, and how many.
+    fn part(&self, address: u64, bytes: u64) -> Option<(usize, usize)> {
+        let begin = address.max(self.address);
+        let end = address.saturating_add(bytes).min(self.address.saturating_add(self.bytes()));
+        if begin >= end {
+            return None;
+        }
+        let first = (begin - self.address) / 8;
+        let last = (end - self.address).div_ceil(8);
+        Some((first as usize, (last - first) as usize))
+    }
+
+    fn overlaps(&self, address: u64, bytes: u64) -> bool {
+        self.part(address, bytes).is_some()
+    }
+
+    /// The first of these words that is not what it was; they are what they are from now on.
+    fn take_changed(&mut self, memory: &DmaMemory, (first, count): (usize, usize)) -> Option<Changed> {
+        let address = self.address + 8 * first as u64;
+        let places = memory.atomics::<AtomicU64>(address, count).ok()?;
+        let words = self.words.get_mut(first..first + count)?;
+        let mut changed = None;
+        for ((place, word), address) in places.iter().zip(words).zip((address..).step_by(8)) {
+            let is = load(place);
+            if is != *word && changed.is_none() {
+                changed = Some(Changed { address, was: *word, is });
+            }
+            *word = is;
+        }
+        changed
+    }
+
+    /// The device stores these words there.
+    fn store(&mut self, address: u64, words: &[u64]) {
+        for (place, word) in (address..).step_by(8).zip(words) {
+            let index = place.wrapping_sub(self.address) / 8;
+            if place >= self.address
+                && let Some(kept) = self.words.get_mut(index as usize)
+            {
+                *kept = *word;
+            }
+        }
+    }
+}
+
+fn load(place: &AtomicU64) -> u64 {
+    u64::from_le(place.load(Ordering::Acquire))
+}
+
+/// The memory of a port.
+#[derive(Debug)]
+pub struct PortMemory {
+    slices: Area,
+    status: Area,
+}
+
+/// What the device stores into it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stored {
+    /// So many slices.
+    Slices(u64),
+    /// The status line.
+    Status(StatusLine),
+}
+
+impl PortMemory {
+    /// The memory that a driver names to open a port, as it stands now. Nothing where it is none, or more than a port takes.
+    pub fn new(memory: &DmaMemory, open: &PortOpen) -> Option<Self> {
+        if open.slices > MAX_SLICES {
+            return None;
+        }
+        let slices = Area::new(memory, open.slices_address, open.slices as usize * SLICE_WORDS)?;
+        let status = Area::new(memory, open.status_address, StatusLine::BYTES / 8)?;
+        Some(Self { slices, status })
+    }
+
+    fn areas(&mut self) -> [&mut Area; 2] {
+        [&mut self.slices, &mut self.status]
+    }
+
+    /// Whether any of these bytes are part of it.
+    pub fn overlaps(&self, address: u64, bytes: u64) -> bool {
+        [&self.slices, &self.status].into_iter().any(|area| area.overlaps(address, bytes))
+    }
+
+    /// Whether it shares bytes with another port's.
+    pub fn meets(&self, other: &Self) -> bool {
+        [&other.slices, &other.status].into_iter().any(|area| self.overlaps(area.address, area.bytes()))
+    }
+
+    /// Whether slices and status line are in one place.
+    pub fn is_twice(&self) -> bool {
+        self.slices.overlaps(self.status.address, self.status.bytes())
+    }
+
+    /// The first word of all that is not what it was.
+    pub fn changed(&mut self, memory: &DmaMemory) -> Option<Changed> {
+        let changed = self.areas().map(|area| {
+            let all = (0, area.words.len());
+            area.take_changed(memory, all)
+        });
+        changed.into_iter().flatten().next()
+    }
+
+    /// The device is about to store these words. The first of them that is not what it was, and what they are, if they are part of
+    /// this memory.
+    pub fn on_write(
+        &mut self,
+        memory: &DmaMemory,
+        address: u64,
+        words: &[u64],
+    ) -> Option<(Option<Changed>, Stored)> {
+        let bytes = 8 * words.len() as u64;
+        if let Some(part) = self.slices.part(address, bytes) {
+            let changed = self.slices.take_changed(memory, part);
+            self.slices.store(address, words);
+            let (first, count) = part;
+            let of_slice = |words: usize| (words + SLICE_WORDS - 1 - SLICE_STATUS_WORD) / SLICE_WORDS;
+            return Some((changed, Stored::Slices((of_slice(first + count) - of_slice(first)) as u64)));
+        }
+        let part = self.status.part(address, bytes)?;
+        let changed = self.status.take_changed(memory, part);
+        self.status.store(address, words);
+        Some((changed, Stored::Status(niclab_abi::from_words(&self.status.words).unwrap_or_default())))
+    }
+
+    /// The device has stored bytes of a frame there.
+    pub fn on_bytes(&mut self, memory: &DmaMemory, address: u64, bytes: u64) {
+        for area in self.areas() {
+            if let Some(part) = area.part(address, bytes) {
+                area.take_changed(memory, part);
+            }
+        }
+    }
+}
+
+const _: () = assert!(SLICE_WORDS as u64 * 8 == SLICE_BYTES && SLICE_STATUS_WORD == SLICE_WORDS - 1);
+
+#[cfg(test)]
+mod tests {
+    use vm_memory::{Bytes, GuestAddress, GuestMemoryMmap};
+
+    use super::*;
+
+    fn memory() -> (GuestMemoryMmap, DmaMemory) {
+        let table = GuestMemoryMmap::from_ranges(&[(GuestAddress(0), 0x4000)]).unwrap();
+        let memory = DmaMemory::new(&table, None);
+        (table, memory)
+    }
+
+    fn port(memory: &DmaMemory, slices_address: u64, status_address: u64) -> PortMemory {
+        PortMemory::new(
+            memory,
+            &PortOpen { slices: 8, slices_address, status_address, ..PortOpen::default() },
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn slices_and_status_lines_are_told_apart_and_counted() {
+        let (_table, memory) = memory();
+        let mut port = port(&memory, 0x1000, 0x2000);
+        let mut write = |address, words: &[u64]| {
+            let found = port.on_write(&memory, address, words);
+            memory.store_words(address, words).unwrap();
+            found
+        };
+        assert_eq!(write(0x1000, &[1; SLICE_WORDS]), Some((None, Stored::Slices(1))));
+        assert_eq!(write(0x1000 + 88 + 8 * 7, &[1; 4]), Some((None, Stored::Slices(1))));
+        assert_eq!(write(0x1000, &[2; SLICE_WORDS - 1]), Some((None, Stored::Slices(0))));
+        assert_eq!(write(0x1000 + 8 * 10, &[3; 12]), Some((None, Stored::Slices(2))));
+        let told = Stored::Status(StatusLine { launched: 9, notified: 4, ..StatusLine::default() });
+        assert_eq!(write(0x2000, &[9, 4]), Some((None, told)));
+        assert_eq!(write(0x3000, &[9, 4]), None);
+        assert_eq!(port.changed(&memory), None);
+    }
+
+    #[test]
+    fn what_the_guest_changes_is_seen_once() {
+        let (table, memory) = memory();
+        let mut port = port(&memory, 0x1000, 0x2000);
+        table.write_obj(7_u64, GuestAddress(0x1008)).unwrap();
+        let changed = Changed { address: 0x1008, was: 0, is: 7 };
+        assert_eq!(port.on_write(&memory, 0x1000, &[1; 11]), Some((Some(changed), Stored::Slices(1))));
+        memory.store_words(0x1000, &[1; 11]).unwrap();
+        assert_eq!(port.changed(&memory), None);
+        table.write_obj(5_u64, GuestAddress(0x2038)).unwrap();
+        assert_eq!(port.changed(&memory), Some(Changed { address: 0x2038, was: 0, is: 5 }));
+        assert_eq!(port.changed(&memory), None);
+        table.write_obj(9_u64, GuestAddress(0x1010)).unwrap();
+        port.on_bytes(&memory, 0x100c, 8);
+        assert_eq!(port.changed(&memory), None, "the device's own bytes");
+    }
+
+    #[test]
+    fn memory_that_is_named_twice_meets() {
+        let (_table, memory) = memory();
+        let port_at = |slices, status| port(&memory, slices, status);
+        let one = port_at(0x1000, 0x2000);
+        assert!(one.meets(&port_at(0x12b8, 0x3000)) && !one.meets(&port_at(0x12c0, 0x3000)));
+        assert!(one.meets(&port_at(0x3000, 0x2000)) && !one.is_twice());
+        assert!(port_at(0x1000, 0x1040).is_twice());
+        assert!(one.overlaps(0x2038, 1) && !one.overlaps(0x2040, 100) && !one.overlaps(0x1fff, 1));
+        let outside = PortOpen { slices: 8, slices_address: 0x3ff8, ..PortOpen::default() };
+        assert!(PortMemory::new(&memory, &outside).is_none());
+    }
+}

@@ -1,0 +1,289 @@
+//! What the owner of a port does in its pages, and the device in its memory.
+
+use std::sync::atomic::Ordering;
+
+use niclab_abi::bar::{LAUNCH_SEQUENCE_SHIFT, PAYLOAD_WORDS, SLOT_LAUNCH_WORD, SLOTS, TAG_WORDS, slot_of};
+use niclab_abi::receive::{REFUSED_HEADER, REFUSED_LENGTH, REFUSED_RESERVED_BITS, StatusLine};
+use niclab_model::nic::Register;
+
+use super::book::{Book, Operation};
+use super::doorbell::{Absent, Verdict};
+use super::memory::{Changed, PortMemory, Stored};
+use crate::memory::DmaMemory;
+use crate::shell::pages::Pages;
+use crate::vring::Bell;
+
+/// Words of a slot that are compared: payload and tag.
+const COMPARED: usize = PAYLOAD_WORDS + TAG_WORDS;
+
+/// A slot as it was seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Slot {
+    words: [u64; COMPARED],
+    launch: u64,
+}
+
+impl Slot {
+    fn load(pages: &Pages, port: u32, sequence: u32) -> Self {
+        let mut slot = Self::default();
+        if let Some(places) = pages.slot(port, slot_of(sequence)) {
+            slot.launch =
+                places.get(SLOT_LAUNCH_WORD).map_or(0, |word| u64::from_le(word.load(Ordering::Acquire)));
+            for (word, place) in slot.words.iter_mut().zip(places) {
+                *word = u64::from_le(place.load(Ordering::Acquire));
+            }
+        }
+        slot
+    }
+
+    const fn sequence(&self) -> u32 {
+        (self.launch >> LAUNCH_SEQUENCE_SHIFT) as u32
+    }
+}
+
+/// An open port.
+#[derive(Debug)]
+pub struct Port {
+    number: u32,
+    /// None where it was opened before anybody looked.
+    pub memory: Option<PortMemory>,
+    /// Slots taken since it was opened, and of how many the status line has told.
+    taken: u64,
+    told: u64,
+    /// Those that were taken, as they were then.
+    slots: [Slot; SLOTS as usize],
+    /// The next one, where it was launched already when the one before it was taken.
+    peeked: Option<Slot>,
+    /// The register, as it was last.
+    released: u64,
+    /// Slices that the device has stored; none where it is not known.
+    stored: Option<u64>,
+    /// Refusals of which the status line has told.
+    refused: u64,
+    /// The next launch was looked for, and was not there.
+    absent: Option<Absent>,
+    /// The launch in whose place another number stood.
+    misnumbered: Option<u32>,
+}
+
+impl Port {
+    /// A port that was just opened, or of which nothing is known but how far it is.
+    pub fn new(number: u32, memory: Option<PortMemory>, pages: &Pages) -> Self {
+        let taken = u64::from(pages.expected(number).wrapping_sub(1));
+        Self {
+            number,
+            stored: memory.is_some().then_some(0),
+            memory,
+            taken,
+            told: taken,
+            slots: [Slot::default(); SLOTS as usize],
+            peeked: None,
+            released: pages.released(number),
+            refused: 0,
+            absent: None,
+            misnumbered: None,
+        }
+    }
+
+    /// Its number.
+    pub const fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// The device has looked for the next launch, and has taken one or not.
+    #[inline]
+    pub fn on_look(&mut self, pages: &Pages, taken: bool, bell: impl Fn() -> Option<Bell>, book: &mut Book) {
+        if taken {
+            self.on_taken(pages, book);
+        }
+        if let Some(absent) = self.absent {
+            match absent.unannounced(pages, self.number, &bell) {
+                Verdict::Open => {}
+                Verdict::Fine => self.absent = None,
+                Verdict::Unannounced(sequence) => {
+                    self.absent = None;
+                    let next = sequence.wrapping_add(1);
+                    book.broken(
+                        "launch-doorbell",
+                        Some(self.number),
+                        format_args!(
+                            "launch {sequence} and launch {next} are there, and nobody rang for {sequence}"
+                        ),
+                    );
+                }
+            }
+        }
+        if !taken {
+            self.check_number(pages, book);
+            if self.absent.is_none_or(|absent| absent.is_stale(pages)) {
+                self.absent = Absent::look(pages, self.number, bell());
+            }
+        }
+    }
+
+    fn on_taken(&mut self, pages: &Pages, book: &mut Book) {
+        self.taken += 1;
+        let sequence = self.taken as u32;
+        let slot = Slot::load(pages, self.number, sequence);
+        book.note(Operation::Launch { port: self.number, number: self.taken, code: slot.launch as u32 });
+        if self.memory.is_some() && self.taken > self.told + u64::from(SLOTS) {
+            let (taken, told) = (self.taken, self.told);
+            let seen = format_args!("launch {taken} is there, and the status line tells of {told}");
+            book.broken("slot-free", Some(self.number), seen);
+        }
+        if let Some(peeked) = self.peeked.take().filter(|peeked| peeked.sequence() == sequence) {
+            self.compare(sequence, &peeked, &slot, book);
+        }
+        if let Some(place) = self.slots.get_mut(slot_of(sequence) as usize) {
+            *place = slot;
+        }
+        let next = Slot::load(pages, self.number, sequence.wrapping_add(1));
+        self.peeked = (next.sequence() == sequence.wrapping_add(1)).then_some(next);
+    }
+
+    /// Says what changed in a slot that is still the device's.
+    fn compare(&self, sequence: u32, was: &Slot, is: &Slot, book: &mut Book) {
+        if was == is {
+            return;
+        }
+        let port = Some(self.number);
+        if was.launch != is.launch {
+            let other = is.sequence();
+            book.broken(
+                "slot-free",
+                port,
+                format_args!(
+                    "launch word {:#x} (number {other}) stands in the slot of launch {sequence}, which was not told to be taken",
+                    is.launch
+                ),
+            );
+            return;
+        }
+        let word = was.words.iter().zip(&is.words).position(|(was, is)| was != is).unwrap_or(0);
+        book.broken(
+            "slot-unchanged",
+            port,
+            format_args!(
+                "word {word} of launch {sequence} was {:#x} and is {:#x}, and it was not told to be taken",
+                was.words[word], is.words[word]
+            ),
+        );
+    }
+
+    /// The next launch is not there: what stands in its slot is the one that was there last, or nothing.
+    fn check_number(&mut self, pages: &Pages, book: &mut Book) {
+        let expected = self.taken.wrapping_add(1) as u32;
+        if self.misnumbered == Some(expected) {
+            return;
+        }
+        let next = expected.wrapping_add(1);
+        // This one first: if it is there, then the one before it was stored earlier.
+        let is_next_there = pages.sequence_in_slot_of(self.number, next) == next;
+        let found = pages.sequence_in_slot_of(self.number, expected);
+        let last = if self.taken >= u64::from(SLOTS) { expected.wrapping_sub(SLOTS) } else { 0 };
+        if found == expected {
+            return;
+        }
+        let port = Some(self.number);
+        if found == expected.wrapping_add(SLOTS) {
+            let seen =
+                format_args!("launch {found} stands in the slot of launch {expected}, which was never seen");
+            book.broken("slot-free", port, seen);
+        } else if found != last {
+            let seen = format_args!("number {found} stands in the slot of launch {expected}");
+            book.broken("launch-number", port, seen);
+        } else if is_next_there {
+            let seen = format_args!("launch {next} is there, and launch {expected} is not");
+            book.broken("launch-number", port, seen);
+        } else {
+            return;
+        }
+        self.misnumbered = Some(expected);
+    }
+
+    /// A register was read that had changed; the model has stored `delivered` slices.
+    pub fn on_register(&mut self, register: Register, delivered: u64, book: &mut Book) {
+        book.note(Operation::Register { port: self.number, register });
+        let Register::Released(slices) = register else { return };
+        let port = Some(self.number);
+        if slices < self.released {
+            let before = self.released;
+            book.broken("release-number", port, format_args!("released fell from {before} to {slices}"));
+        } else if let Some(stored) = self.stored.map(|stored| stored.max(delivered))
+            && slices > stored
+        {
+            let seen = format_args!("{slices} slices are released, and {stored} were stored");
+            book.broken("release-number", port, seen);
+        }
+        self.released = slices;
+    }
+
+    /// The device is about to store words. False where they are no part of this port's memory.
+    pub fn on_write(
+        &mut self,
+        memory: &DmaMemory,
+        pages: &Pages,
+        address: u64,
+        words: &[u64],
+        book: &mut Book,
+    ) -> bool {
+        let Some((changed, stored)) =
+            self.memory.as_mut().and_then(|own| own.on_write(memory, address, words))
+        else {
+            return false;
+        };
+        self.touched(changed, book);
+        match stored {
+            Stored::Slices(count) => {
+                let number = self.stored.map_or(count, |stored| stored + count);
+                self.stored = self.stored.map(|_| number);
+                if count > 0 {
+                    book.note(Operation::Slice { port: self.number, number });
+                }
+            }
+            Stored::Status(line) => self.on_status(pages, &line, book),
+        }
+        true
+    }
+
+    /// Looks through all of the port's memory.
+    pub fn check_memory(&mut self, memory: &DmaMemory, book: &mut Book) {
+        let changed = self.memory.as_mut().and_then(|own| own.changed(memory));
+        self.touched(changed, book);
+    }
+
+    fn touched(&self, changed: Option<Changed>, book: &mut Book) {
+        if let Some(Changed { address, was, is }) = changed {
+            let seen = format_args!(
+                "the word at {address:#x} was {was:#x} and is {is:#x}, and the device did not store it"
+            );
+            book.broken("port-memory-untouched", Some(self.number), seen);
+        }
+    }
+
+    /// The status line is about to say that slots are free: until now they were the device's.
+    fn on_status(&mut self, pages: &Pages, line: &StatusLine, book: &mut Book) {
+        book.note(Operation::Status { port: self.number, launched: line.launched });
+        let last = line.launched.min(self.taken);
+        // Of a slot that was used again too early there is one copy.
+        for number in (self.told + 1).max(last.saturating_sub(u64::from(SLOTS) - 1))..=last {
+            let sequence = number as u32;
+            let is = Slot::load(pages, self.number, sequence);
+            if let Some(was) = self.slots.get(slot_of(sequence) as usize) {
+                self.compare(sequence, was, &is, book);
+            }
+        }
+        self.told = self.told.max(last);
+        let is_refusal = line.refused > self.refused;
+        self.refused = self.refused.max(line.refused);
+        let refusal = match line.refusal {
+            REFUSED_RESERVED_BITS => "REFUSED_RESERVED_BITS",
+            REFUSED_LENGTH => "REFUSED_LENGTH",
+            REFUSED_HEADER => "REFUSED_HEADER",
+            _ => return,
+        };
+        if is_refusal {
+            book.broken("launch-code", Some(self.number), format_args!("the status line tells {refusal}"));
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Descriptors in rings of guest memory.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use niclab_abi::rings::{
+    OP_RING_START, OP_RING_STOP, RING_CHAINED, RING_END, RING_ERROR, RING_OWN, RING_STATUS_ADDRESS,
+    RING_STATUS_LENGTH, RING_STATUS_SEGMENT, RING_TRANSMIT, RingName, RingStart,
+};
+use niclab_model::nic::HostRange;
+
+use super::book::{Book, Operation, ring_name};
+use super::requests::Asked;
+use crate::memory::DmaMemory;
+
+/// Bytes of a descriptor's first two words: what it is, and where its buffers are.
+const DESCRIPTOR_BYTES: u64 = 16;
+/// Most descriptors of a ring that are known by their places. (The attack: a chain through all of memory.)
+const MAX_PLACES: usize = 4096;
+
+/// A ring that the card walks.
+#[derive(Debug)]
+struct Ring {
+    first: u64,
+    skip_bytes: u64,
+    /// Where descriptors begin, as far as the walk has shown.
+    places: BTreeSet<u64>,
+    /// Those that the card has, as it read them.
+    taken: BTreeMap<u64, [u64; 2]>,
+}
+
+/// The rings of a card.
+#[derive(Debug, Default)]
+pub struct Rings {
+    rings: BTreeMap<u32, Ring>,
+}
+
+impl Rings {
+    /// A request about a ring was answered well.
+    pub fn on_answered(&mut self, asked: &Asked) {
+        match asked.operation() {
+            OP_RING_START => {
+                let Some(start) = asked.body::<RingStart>() else { return };
+                let ring = Ring {
+                    first: start.first,
+                    skip_bytes: start.skip_bytes.into(),
+                    places: [start.first].into(),
+                    taken: BTreeMap::new(),
+                };
+                self.rings.insert(start.ring, ring);
+            }
+            OP_RING_STOP => {
+                if let Some(name) = asked.body::<RingName>() {
+                    self.rings.remove(&name.ring);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The ring that begins with this request, and where.
+    pub fn begins(&self, asked: &Asked) -> Option<(u32, u64)> {
+        let start = (asked.operation() == OP_RING_START).then(|| asked.body::<RingStart>()).flatten()?;
+        Some((start.ring, start.first))
+    }
+
+    /// The card has read these bytes: a descriptor, perhaps, whose first word comes first.
+    #[inline]
+    pub fn on_read(&mut self, ranges: &[HostRange], bytes: &[u8], book: &mut Book) {
+        let Some(HostRange { address, bytes: 8 }) = ranges.first() else { return };
+        for (number, ring) in self.rings.iter_mut().filter(|(_, ring)| ring.places.contains(address)) {
+            let Some(words) = bytes.first_chunk::<{ DESCRIPTOR_BYTES as usize }>() else { continue };
+            let (words, _) = words.as_chunks::<8>();
+            let [Some(first), Some(second)] =
+                [0, 1].map(|word| words.get(word).copied().map(u64::from_le_bytes))
+            else {
+                continue;
+            };
+            if first & RING_OWN == 0 {
+                continue;
+            }
+            book.note(Operation::Descriptor { ring: *number, address: *address });
+            let next = if first & RING_END != 0 {
+                ring.first
+            } else if first & RING_CHAINED != 0 {
+                second >> 32
+            } else {
+                address.saturating_add(DESCRIPTOR_BYTES + ring.skip_bytes)
+            };
+            if ring.places.len() < MAX_PLACES {
+                ring.places.insert(next);
+            }
+            ring.taken.insert(*address, [first, second]);
+        }
+    }
+
+    /// The card is about to store these words: a descriptor goes back, perhaps.
+    #[inline]
+    pub fn on_write(&mut self, memory: &DmaMemory, address: u64, words: &[u64], book: &mut Book) {
+        let [word] = words else { return };
+        for (number, ring) in &mut self.rings {
+            let Some(was) = ring.taken.remove(&address) else { continue };
+            let status = *word as u32;
+            book.note(Operation::GivenBack { ring: *number, address, status });
+            if let Ok([first, second]) = memory.atomics::<AtomicU64>(address, 2) {
+                let is = [first, second].map(|place| u64::from_le(place.load(Ordering::Acquire)));
+                if is != was {
+                    let ([was_0, was_1], [is_0, is_1], name) = (was, is, ring_name(*number));
+                    let seen = format_args!(
+                        "the {name} descriptor at {address:#x} was {was_0:#x} {was_1:#x} and is {is_0:#x} {is_1:#x}, and it was the card's"
+                    );
+                    book.broken("descriptor-owned", None, seen);
+                }
+            }
+            let reason = status & (RING_STATUS_LENGTH | RING_STATUS_ADDRESS | RING_STATUS_SEGMENT);
+            if *number == RING_TRANSMIT && status & RING_ERROR != 0 && reason != 0 {
+                let seen =
+                    format_args!("the transmit descriptor at {address:#x} goes back with status {status:#x}");
+                book.broken("descriptor-sound", None, seen);
+            }
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! Rules of the manual: each that is checked is broken once and named, alone; who keeps them is never blamed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::common::{lab_with, pair, stats, until};
+use niclab_abi::FromBytes;
+use niclab_abi::bar::{
+    CODE_INTERRUPT, CODE_RESERVED, DOORBELL_SPARED, INFO_DOORBELL_OFFSET, SLOT_LAUNCH_WORD, SLOT_WORDS,
+    SLOTS, WINDOW_REQUESTER, launch_word,
+};
+use niclab_abi::control::{OP_PORT_OPEN, OP_ROUTE, PORT_ANY, PortOpen};
+use niclab_abi::event::Event;
+use niclab_abi::lists::{OP_SPILL_OPEN, SpillOpen};
+use niclab_abi::region::Extent;
+use niclab_abi::rings::{OP_RING_START, RING_TRANSMIT, RingStart};
+use niclab_device::frontend::lists::ListPort;
+use niclab_device::frontend::{ClusterGuest, GuestPort};
+use niclab_device::lab::Lab;
+use niclab_device::monitor::answer;
+use niclab_device::ring::Buffer;
+use niclab_spec::monitor::{Answer, Request};
+use niclab_spec::report::NodeFigures;
+use niclab_spec::{NicModel, RuleChecking, WaitPolicy, rules};
+
+/// A laboratory in which rules are looked at.
+fn watched(nodes: u16, model: &str) -> Lab {
+    lab_with(nodes, |config| {
+        config.rules = RuleChecking::Report;
+        config.nodes.iter_mut().for_each(|node| node.nic.model = NicModel::named(model).unwrap());
+    })
+}
+
+/// Two connected ports of a laboratory in which rules are looked at, with buffers for events.
+struct Scene {
+    lab: Lab,
+    guests: [Arc<ClusterGuest>; 2],
+    ports: [GuestPort; 2],
+}
+
+impl Scene {
+    fn new() -> Self {
+        Self::of(watched(2, "ultra"))
+    }
+
+    fn of(lab: Lab) -> Self {
+        let guests = [lab.guest(0).unwrap(), lab.guest(1).unwrap()];
+        guests.iter().for_each(|guest| guest.offer_event_buffers(32).unwrap());
+        let ports = pair([&guests[0], &guests[1]]);
+        Self { lab, guests, ports }
+    }
+
+    /// One message, as it ought to be sent.
+    fn send(&mut self) {
+        let [a, b] = &mut self.ports;
+        assert!(a.try_launch(&[7], [8, 9], 0));
+        a.announce();
+        until("the message", || b.try_receive().is_some());
+        if b.release_lazily() {
+            b.announce();
+        }
+    }
+
+    fn slot(&self, slot: usize) -> &[AtomicU64] {
+        let page = self.guests[0].page_of(WINDOW_REQUESTER, self.ports[0].number()).unwrap();
+        &self.guests[0].bar().page(page)[slot * SLOT_WORDS..(slot + 1) * SLOT_WORDS]
+    }
+}
+
+fn store(word: &AtomicU64, value: u64) {
+    word.store(value.to_le(), Ordering::SeqCst);
+}
+
+/// Breaks a rule on node 0. What is held is given back, so that nothing ends early.
+type Break = fn() -> (Lab, Vec<Arc<ClusterGuest>>);
+
+fn with(scene: Scene) -> (Lab, Vec<Arc<ClusterGuest>>) {
+    let Scene { lab, guests, .. } = scene;
+    (lab, guests.into())
+}
+
+fn launch_without_doorbell() -> (Lab, Vec<Arc<ClusterGuest>>) {
+    let mut scene = Scene::new();
+    scene.send();
+    // A request has the device look, before and behind: nobody rings.
+    scene.guests[0].statistics().unwrap();
+    assert!(scene.ports[0].try_launch(&[1], [2, 3], 0) && scene.ports[0].try_launch(&[4], [5, 6], 0));
+    with(scene)
+}
+
+fn ring_in_vain() -> (Lab, Vec<Arc<ClusterGuest>>) {
+    let lab = lab_with(2, |config| {
+        config.rules = RuleChecking::Report;
+        config.nodes.iter_mut().for_each(|node| node.nic.wait = WaitPolicy::Poll);
+    });
+    let guest = lab.guest(0).unwrap();
+    guest.statistics().unwrap();
+    until("the device polls", || {
+        let word = &guest.bar().words()[INFO_DOORBELL_OFFSET as usize / 8];
+        u64::from_le(word.load(Ordering::SeqCst)) == DOORBELL_SPARED
+    });
+    let port = GuestPort::open(&guest, 8).unwrap();
+    guest.statistics().unwrap();
+    until("a doorbell in vain", || {
+        guest.ring();
+        guest.statistics().unwrap();
+        stats(&lab, 0).broken_rules.contains_key("doorbell-unwanted")
+    });
+    drop(port);
+    (lab, vec![guest])
+}
+
+fn overwrite_a_slot() -> (Lab, Vec<Arc<ClusterGuest>>) {
+    let mut scene = Scene::new();
+    {
+        // The device looks at none of them before all are there.
+        let _world = scene.lab.daemon().shell().world();
+        for number in 0..=u64::from(SLOTS) {
+            scene.ports[0].launch_raw(64, &[number; 10]);
+            scene.ports[0].announce();
+        }
+    }
+    with(scene)
+}
+
+fn skip_a_number() -> (Lab, Vec<Arc<ClusterGuest>>) {
+    let scene = Scene::new();
+    store(&scene.slot(0)[SLOT_LAUNCH_WORD], launch_word(64, 5));
+    with(scene)
+}
+
+fn change_a_slot() -> (Lab, Vec<Arc<ClusterGuest>>) {
+    let mut scene = Scene::new();
+    scene.send();
+    // It was taken, and the status line has not told of it: it does every eight launches.
+    store(&scene.slot(0)[7], 1234);
+    (0..8).for_each(|_| scene.send());
+    with(scene)
+}
+
+fn launch_with_reserved_bits() -> (Lab, Vec<Arc<ClusterGuest>>) {
+    let mut scene = Scene::new();
+    scene.ports[0].launch_raw(CODE_RESERVED.into(), &[0; 10]);
+    scene.ports[0].announce();
+    until("the refusal", || scene.ports[0].status_line().refused == 1);
+    with(scene)
+}
+
+fn release_what_never_came() -> (Lab, Vec<Arc<ClusterGuest>>) {
+    let mut scene = Scene::new();
+    scene.ports.swap(0, 1);
+    scene.send();
+    scene.ports[1].release(2);
+    scene.ports[1].announce();
+    with(scene)
+}
+
+fn write_into_receive_memory() -> (Lab, Vec<Arc<ClusterGuest>>) {
+    let scene = Scene::new();
+    let (slices, _) = scene.ports[0].addresses();
+    store(&scene.guests[0].memory().atomics(slices + 88, 1).unwrap()[0], 1);
+    with(scene)
+}
+
+fn open_two_ports_in_one_place() -> (Lab, Vec<Arc<ClusterGuest>>) {
+    let scene = Scene::new();
+    let (slices_address, _) = scene.ports[0].addresses();
+    let status_address = scene.guests[0].memory().allocate(64, 64).unwrap();
+    let open = PortOpen { port: PORT_ANY, slices: 8, slices_address, status_address, ..PortOpen::default() };
+    scene.guests[0].command(OP_PORT_OPEN, &open).unwrap();
+    with(scene)
+}
+
+fn name_what_is_no_memory() -> (Lab, Vec<Arc<ClusterGuest>>) {
+    let scene = Scene::new();
+    let open = PortOpen { port: PORT_ANY, slices: 8, slices_address: 1 << 40, ..PortOpen::default() };
+    scene.guests[0].command(OP_PORT_OPEN, &open).unwrap_err();
+    with(scene)
+}
+
+fn send_half_a_body() -> (Lab, Vec<Arc<ClusterGuest>>) {
+    let scene = Scene::new();
+    scene.guests[0].request(OP_ROUTE, &[0; 3]).unwrap_err();
+    with(scene)
+}
+
+fn ask_without_room_for_an_answer() -> (Lab, Vec<Arc<ClusterGuest>>) {
+    let scene = Scene::new();
+    let address = scene.guests[0].memory().allocate(64, 8).unwrap();
+    scene.guests[0].with_control_ring(|ring| {
+        ring.add(&[Buffer { address, bytes: 8, writable: false }]).unwrap();
+        ring.notify().unwrap();
+    });
+    with(scene)
+}
+
+fn offer_a_head_that_is_none() -> (Lab, Vec<Arc<ClusterGuest>>) {
+    let scene = Scene::new();
+    scene.guests[0].with_control_ring(|ring| {
+        ring.offer(9_999).unwrap();
+        ring.publish().unwrap();
+        ring.ring().unwrap();
+    });
+    until("the violation", || stats(&scene.lab, 0).violations.contains_key("ring_descriptor_index"));
+    with(scene)
+}
+
+/// A message for node 0 that interrupts.
+fn interrupt(guests: &[Arc<ClusterGuest>; 2]) {
+    let [mut a, mut b] = pair([&guests[1], &guests[0]]);
+    assert!(a.try_launch(&[1], [2, 3], CODE_INTERRUPT));
+    a.announce();
+    until("the message", || b.try_receive().is_some());
+}
+
+fn leave_the_event_queue_empty() -> (Lab, Vec<Arc<ClusterGuest>>) {
+    let lab = watched(2, "ultra");
+    let guests = [lab.guest(0).unwrap(), lab.guest(1).unwrap()];
+    interrupt(&guests);
+    (lab, guests.into())
+}
+
+fn give_a_buffer_without_room() -> (Lab, Vec<Arc<ClusterGuest>>) {
+    let lab = watched(2, "ultra");
+    let guests = [lab.guest(0).unwrap(), lab.guest(1).unwrap()];
+    let address = guests[0].memory().allocate(64, 8).unwrap();
+    guests[0].with_event_ring(|ring| {
+        ring.add(&[Buffer { address, bytes: Event::BYTES as u32 / 2, writable: true }]).unwrap();
+        ring.publish().unwrap();
+    });
+    guests[0].offer_event_buffers(8).unwrap();
+    interrupt(&guests);
+    (lab, guests.into())
+}
+
+fn register_pages_in_pieces() -> (Lab, Vec<Arc<ClusterGuest>>) {
+    let lab = watched(1, "match");
+    let guest = lab.guest(0).unwrap();
+    let port = ListPort::open(&guest, 64).unwrap();
+    let address = guest.memory().allocate(4 * 4096, 4096).unwrap();
+    let piece = |page: u64, bytes| Extent { address: address + 4096 * page, bytes };
+    port.register_extents(&[piece(0, 100), piece(1, 4096)]).unwrap_err();
+    (lab, vec![guest])
+}
+
+fn give_two_spill_areas() -> (Lab, Vec<Arc<ClusterGuest>>) {
+    let lab = watched(1, "match");
+    let guest = lab.guest(0).unwrap();
+    for _ in 0..2 {
+        let address = guest.memory().allocate(4096, 4096).unwrap();
+        let _ = guest.command(OP_SPILL_OPEN, &SpillOpen { address, bytes: 4096 });
+    }
+    (lab, vec![guest])
+}
+
+fn start_ring(guest: &ClusterGuest, first: u64) -> bool {
+    let start = RingStart { ring: RING_TRANSMIT, skip_bytes: 8, first, ..RingStart::default() };
+    guest.command(OP_RING_START, &start).is_ok()
+}
+
+fn begin_a_ring_at_an_odd_place() -> (Lab, Vec<Arc<ClusterGuest>>) {
+    let lab = watched(2, "gamma");
+    let guest = lab.guest(0).unwrap();
+    assert!(!start_ring(&guest, guest.memory().allocate(64, 64).unwrap() + 4));
+    (lab, vec![guest])
+}
+
+fn move_a_ring() -> (Lab, Vec<Arc<ClusterGuest>>) {
+    let lab = watched(2, "gamma");
+    let guest = lab.guest(0).unwrap();
+    assert!(start_ring(&guest, guest.memory().allocate(64, 64).unwrap()));
+    assert!(!start_ring(&guest, guest.memory().allocate(64, 64).unwrap()));
+    (lab, vec![guest])
+}
+
+const BREAKS: &[(&str, Break)] = &[
+    ("launch-doorbell", launch_without_doorbell),
+    ("doorbell-unwanted", ring_in_vain),
+    ("slot-free", overwrite_a_slot),
+    ("launch-number", skip_a_number),
+    ("slot-unchanged", change_a_slot),
+    ("launch-code", launch_with_reserved_bits),
+    ("release-number", release_what_never_came),
+    ("port-memory-untouched", write_into_receive_memory),
+    ("port-memory-once", open_two_ports_in_one_place),
+    ("named-memory", name_what_is_no_memory),
+    ("request-length", send_half_a_body),
+    ("request-answerable", ask_without_room_for_an_answer),
+    ("virtqueue-sound", offer_a_head_that_is_none),
+    ("event-queue-filled", leave_the_event_queue_empty),
+    ("event-buffer-size", give_a_buffer_without_room),
+    ("region-extents", register_pages_in_pieces),
+    ("spill-once", give_two_spill_areas),
+    ("ring-layout", begin_a_ring_at_an_odd_place),
+    ("ring-stopped-first", move_a_ring),
+];
+
+fn broken(figures: &NodeFigures) -> BTreeMap<&str, u64> {
+    figures.broken_rules.iter().map(|(name, count)| (name.as_str(), *count)).collect()
+}
+
+#[test]
+fn each_rule_that_is_broken_is_named_and_no_other() {
+    for (name, breaks) in BREAKS {
+        let (lab, _guests) = breaks();
+        until(name, || stats(&lab, 0).broken_rules.contains_key(*name));
+        let figures = stats(&lab, 0);
+        let found = broken(&figures);
+        assert_eq!(found.keys().copied().collect::<Vec<_>>(), [*name], "{:#?}", figures.broken_rule_log);
+        let entry = &figures.broken_rule_log[0];
+        let rule = rules::rule(name).unwrap();
+        assert_eq!((entry.rule.as_str(), entry.section, entry.number), (rule.name, rule.section, 1));
+        assert!(!entry.seen.is_empty() && entry.operations.len() <= 8, "{entry:?}");
+        assert!(stats(&lab, 1.min(lab.config().nodes.len() - 1)).broken_rules.len() <= 1);
+    }
+}
+
+#[test]
+fn whoever_waits_for_a_broken_rule_is_told_and_nobody_is_once_rules_are_off() {
+    let mut scene = Scene::new();
+    let shell = Arc::clone(scene.lab.daemon().shell());
+    let waits = std::thread::spawn(move || answer(&shell, &Request::AwaitBrokenRules { seen: 0 }));
+    scene.guests[0].request(OP_ROUTE, &[0; 3]).unwrap_err();
+    let Answer::BrokenRules(told) = waits.join().unwrap() else { panic!("another answer") };
+    assert_eq!((told.total, told.nodes.len()), (1, 1));
+    assert_eq!(told.nodes[0].broken_rule_log[0].rule, "request-length");
+    assert_eq!(told.nodes[0].broken_rule_log[0].operations.last().unwrap(), "answer to OP_ROUTE: status 2");
+    let shell = scene.lab.daemon().shell();
+    let set = |rules| assert_eq!(answer(shell, &Request::SetRules { rules }), Answer::Done);
+    set(RuleChecking::Off);
+    scene.guests[0].request(OP_ROUTE, &[0; 3]).unwrap_err();
+    assert_eq!(broken(&stats(&scene.lab, 0)), [("request-length", 1)].into(), "what was broken stays");
+    set(RuleChecking::Report);
+    scene.guests[0].request(OP_ROUTE, &[0; 3]).unwrap_err();
+    assert_eq!(broken(&stats(&scene.lab, 0)), [("request-length", 2)].into());
+    // Ports that were opened before are known only in part; nobody is blamed for that.
+    (0..100).for_each(|_| scene.send());
+    assert_eq!(broken(&stats(&scene.lab, 0)), [("request-length", 2)].into());
+}

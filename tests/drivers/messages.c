@@ -1,0 +1,188 @@
+/*
+ * messages.c - passes messages over a device that is a pipe of messages, as the example drivers make one, and holds each to what it
+ * must be. Every node of a pair runs it: messages DEVICE MOST_BYTES. Ends with 0 when all of them came, whole, once and in order.
+ *
+ * There and back; bursts of more messages than a card has room for, to a reader that is slow and to one that sleeps; both ways at
+ * once; and what programs do wrong: bad pointers, lengths that cannot be, signals while they wait.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Longest wait for anything, in seconds: then the run is over. */
+#define PATIENCE 25
+#define ROUND_TRIPS 120
+#define BURST 150
+#define LARGEST 4096
+
+static int device;
+static unsigned int most_bytes;
+
+static void fail(const char *what, unsigned int number, long expected, long found)
+{
+	fprintf(stderr, "messages: %s %u: expected %ld, found %ld (%s)\n", what, number, expected, found,
+		found < 0 ? strerror(errno) : "no error");
+	_exit(1);
+}
+
+/* Every number has a length and bytes of its own. */
+static unsigned int length_of(uint32_t number)
+{
+	uint32_t mixed = number * 2654435761u;
+
+	return 4 + (mixed >> 8) % (most_bytes - 3);
+}
+
+static void fill(uint8_t *message, uint32_t number)
+{
+	unsigned int i, bytes = length_of(number);
+
+	memcpy(message, &number, sizeof(number));
+	for (i = sizeof(number); i < bytes; i++)
+		message[i] = (uint8_t)(number * 31 + i * 7);
+}
+
+static void put(uint32_t number)
+{
+	uint8_t message[LARGEST];
+	long written;
+
+	fill(message, number);
+	do
+		written = write(device, message, length_of(number));
+	while (written < 0 && errno == EINTR);
+	if (written != (long)length_of(number))
+		fail("written", number, length_of(number), written);
+}
+
+static void take(uint32_t number)
+{
+	uint8_t message[LARGEST + 64], expected[LARGEST];
+	uint32_t found;
+	long bytes;
+
+	memset(message, 0x55, sizeof(message));
+	do
+		bytes = read(device, message, most_bytes);
+	while (bytes < 0 && errno == EINTR);
+	if (bytes < (long)sizeof(found))
+		fail("read", number, length_of(number), bytes);
+	memcpy(&found, message, sizeof(found));
+	if (found != number)
+		fail("number of message", number, number, found);
+	if (bytes != (long)length_of(number))
+		fail("length of message", number, length_of(number), bytes);
+	fill(expected, number);
+	if (memcmp(message, expected, bytes))
+		fail("bytes of message", number, 0, 1);
+}
+
+static void on_alarm(int signal)
+{
+	(void)signal;
+}
+
+/* What programs do wrong is answered, and changes nothing for those that come later. */
+static void do_wrong(void)
+{
+	/* An address that is mapped nowhere. */
+	void *volatile nowhere = (void *)8;
+	struct itimerval soon = { .it_value = { .tv_usec = 20000 } }, never = {};
+	struct sigaction action = { .sa_handler = on_alarm };
+	uint8_t message[LARGEST];
+	int i;
+
+	for (i = 0; i < 8; i++) {
+		if (write(device, nowhere, 8) != -1 || errno != EFAULT)
+			fail("write from nowhere", i, -1, 0);
+		if (write(device, message, 0) > 0)
+			fail("write of nothing", i, -1, 0);
+		/* Nothing is there to be read: a signal ends the wait. */
+		sigaction(SIGALRM, &action, NULL);
+		setitimer(ITIMER_REAL, &soon, NULL);
+		if (read(device, message, most_bytes) != -1 || errno != EINTR)
+			fail("read of nothing", i, -1, 0);
+		setitimer(ITIMER_REAL, &never, NULL);
+		signal(SIGALRM, SIG_DFL);
+	}
+	alarm(PATIENCE);
+}
+
+static void burst(int sends, uint32_t first, unsigned int pause_every)
+{
+	uint32_t i;
+
+	for (i = 0; i < BURST; i++) {
+		if (sends)
+			put(first + i);
+		else
+			take(first + i);
+		if (pause_every && i % pause_every == 0)
+			usleep(3000);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	const char *text = getenv("NICLAB_RANK");
+	uint32_t rank, i, at = 0;
+	int status;
+	pid_t sender;
+
+	if (argc != 3 || !text) {
+		fprintf(stderr, "usage: messages DEVICE MOST_BYTES, with NICLAB_RANK\n");
+		return 2;
+	}
+	rank = atoi(text) % 2;
+	most_bytes = atoi(argv[2]);
+	device = open(argv[1], O_RDWR);
+	if (device < 0 || most_bytes < 8 || most_bytes > LARGEST)
+		fail("open", 0, 0, device);
+	alarm(PATIENCE);
+	/* While one end does wrong the other waits for it, so that there is nothing to be read. */
+	if (rank == 0)
+		do_wrong();
+	if (rank == 0)
+		put(at);
+	else
+		take(at);
+	at++;
+	if (rank == 1)
+		do_wrong();
+	if (rank == 1)
+		put(at);
+	else
+		take(at);
+	at++;
+	for (i = 0; i < ROUND_TRIPS; i++, at++) {
+		if (rank == 0)
+			put(at);
+		take(at);
+		if (rank == 1)
+			put(at);
+	}
+	/* The sender is fast and the reader slow, and the other way round. */
+	burst(rank == 0, at, rank == 1 ? 8 : 0);
+	burst(rank == 1, at += BURST, rank == 0 ? 8 : 0);
+	burst(rank == 0, at += BURST, rank == 0 ? 4 : 0);
+	at += BURST;
+	/* Both ways at once. */
+	fflush(NULL);
+	sender = fork();
+	if (sender == 0) {
+		alarm(PATIENCE);
+		burst(1, at, 0);
+		_exit(0);
+	}
+	burst(0, at, 16);
+	if (waitpid(sender, &status, 0) != sender || status)
+		fail("sender", 0, 0, status);
+	return 0;
+}
