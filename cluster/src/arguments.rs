@@ -30,6 +30,9 @@ pub struct ClusterArgs {
     /// Parameters of your driver, as in "debug=1 peer=0".
     #[arg(long, value_name = "ARGS", requires = "driver", allow_hyphen_values = true)]
     pub driver_args: Option<String>,
+    /// The guests' kernel: `watching`, the one that `niclab kernel build` makes, or a file of your own.
+    #[arg(long, value_name = "watching|FILE")]
+    pub kernel: Option<PathBuf>,
     /// Hold drivers to the rules of the device programmer's manual (docs/RULES.md): off, report, fail or stop.
     #[arg(long, value_name = "MODE", value_parser = rule_checking)]
     pub rules: Option<RuleChecking>,
@@ -66,10 +69,11 @@ pub fn rule_checking(text: &str) -> Result<RuleChecking, String> {
 }
 
 impl ClusterArgs {
-    /// How long `nodes` nodes may take until they are healthy.
+    /// How long `nodes` nodes may take until they are healthy, where `patience` times as long is waited for everything.
     #[must_use]
-    pub fn boot_timeout(&self, nodes: usize) -> Duration {
+    pub fn boot_timeout(&self, nodes: usize, patience: u32) -> Duration {
         // Guests share the host's cores, so the time grows with their number.
-        Duration::from_secs(self.boot_timeout.unwrap_or(60 + 10 * nodes as u64))
+        let usual = (60 + 10 * nodes as u64) * u64::from(patience);
+        Duration::from_secs(self.boot_timeout.unwrap_or(usual))
     }
 }

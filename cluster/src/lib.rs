@@ -9,6 +9,7 @@
 //! * [`guests`]: talks to a guest's agent and to its QEMU; [`daemon`]: asks the daemon, and watches through it;
 //! * [`boot`]: carries a plan out, from templates of guests that have booted, and keeps watch;
 //! * [`supervisor`]: keeps a cluster up behind its socket, for the commands that come later;
+//! * [`watching`]: what a guest kernel that watches has found, and which lines of a driver were carried out;
 //! * [`report`]: makes reports of what a cluster did, and shows them;
 //! * [`check`]: holds the runs of scenarios to their budgets; [`conform`]: puts a driver to the test.
 //!
@@ -26,3 +27,4 @@ pub mod plan;
 pub mod programs;
 pub mod report;
 pub mod supervisor;
+pub mod watching;

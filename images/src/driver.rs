@@ -15,10 +15,11 @@ use thiserror::Error;
 use crate::cache::{Cache, Key, KeyBuilder, remove_all};
 use crate::command::{stream, tree_command};
 use crate::error::{At, ImageError};
-use crate::module::DRIVER;
+use crate::module::{self, DRIVER, keep_notes};
 use crate::progress::{Progress, step};
 use crate::sandbox::Sandbox;
 use crate::tree::Tree;
+use crate::watching::current_kernel;
 
 /// Change it when the code below changes what is built.
 const RECIPE: &str = "driver 1";
@@ -127,18 +128,34 @@ pub struct DriverModule {
     pub depends: Vec<String>,
 }
 
-/// The driver at `path`: a module as it is, or one built from a folder of source, unless that is in the cache. Needs the package tree.
+/// niclab's own driver, of which this is the folder.
+pub(crate) fn own(folder: &Path) -> DriverModule {
+    DriverModule {
+        name: module::MODULE.trim_end_matches(".ko").to_owned(),
+        file: folder.join(module::MODULE),
+        with_debug: Some(folder.join(module::WITH_DEBUG)).filter(|path| path.is_file()),
+        source: Some(module::SOURCE.into()),
+        depends: Vec::new(),
+    }
+}
+
+/// The driver at `path`: a module as it is, or one built from a folder of source, unless that is in the cache. Needs the package tree,
+/// and for guests that are watched the kernel that watches.
 ///
 /// # Errors
 /// [`DriverError`].
 pub fn ensure_driver(
     cache: &Cache,
     path: &Path,
+    is_watched: bool,
     progress: &dyn Progress,
 ) -> Result<DriverModule, DriverError> {
     let tree = cache.find(Tree::KIND, &Tree::key());
     let tree = tree.ok_or_else(|| ImageError::BrokenTree { tree: cache.root(), what: "package tree".into() });
-    let tree = Tree::open(&tree?)?;
+    let mut tree = Tree::open(&tree?)?;
+    if is_watched {
+        tree = current_kernel(cache)?.tree(&tree);
+    }
     if path.is_file() {
         return read(path, &tree.kernel_release);
     }
@@ -278,10 +295,11 @@ fn build(tree: &Tree, sources: &Sources, staging: &Path, progress: &dyn Progress
 }
 
 fn make(tree: &Tree, sources: &Sources, folder: &Path, progress: &dyn Progress) -> Result<(), DriverError> {
-    let headers = format!("/usr/lib/modules/{}/build", tree.kernel_release);
+    let headers = tree.headers();
     let jobs = format!("-j{}", thread::available_parallelism().map_or(1, usize::from));
     let (module, include) = (format!("M=/{BUILD}"), format!("KCPPFLAGS=-I/{INCLUDE}"));
-    let program = ["make", &jobs, "-C", &headers, &module, &include, "modules"];
+    let program =
+        [&["make", &jobs, "-C", &headers, &module, &include], tree.make_args, &["modules"]].concat();
     let sandbox = Sandbox::detect(&tree.path)?;
     let mut said = VecDeque::new();
     let mut make = sandbox.enter(&tree.path, &program);
@@ -348,6 +366,7 @@ fn keep(tree: &Tree, sources: &Sources, folder: &Path, staging: &Path) -> Result
         let found = if names.is_empty() { "no module".to_owned() } else { names.join(", ") };
         return Err(DriverError::NotOne { path: sources.path.clone(), found });
     };
+    keep_notes(folder, staging)?;
     let with_debug = staging.join(WITH_DEBUG);
     fs::copy(module, &with_debug).at("copy", module)?;
     let mut strip = tree_command(&tree.path, "usr/bin/strip");

@@ -113,6 +113,47 @@ pub enum ImageError {
         output: String,
     },
 
+    /// Two watchers that no kernel has together.
+    #[error("a kernel is built with {one} or with {other}, not with both; leave one of them out of --with")]
+    Watchers {
+        /// One.
+        one: &'static str,
+        /// The other.
+        other: &'static str,
+    },
+
+    /// No kernel that watches can be used.
+    #[error(
+        "there is no kernel that watches: {why}; `{command}` builds it, which takes a while and is done once"
+    )]
+    NoWatchingKernel {
+        /// Why.
+        why: &'static str,
+        /// What builds one.
+        command: &'static str,
+    },
+
+    /// The mirror has another kernel's source than the guests run.
+    #[error(
+        "{source_package}, the source of the guests' kernel, cannot be had; if the mirror has a newer one by now, remove {} and run \
+         again, which fetches the newer kernel for guests as well. apt said:\n{output}",
+        tree.display()
+    )]
+    KernelSource {
+        /// The package, and its version.
+        source_package: String,
+        /// The package tree.
+        tree: PathBuf,
+        /// Last lines of apt's output.
+        output: String,
+    },
+
+    /// Options that the kernel's own tool did not take.
+    #[error(
+        "this kernel's source does not take what niclab's configuration says: {0}; this is a fault in niclab"
+    )]
+    KernelOptions(String),
+
     /// A program failed.
     #[error("{what} failed: {program} {status}; its last lines:\n{output}")]
     Command {

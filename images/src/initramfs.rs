@@ -260,6 +260,7 @@ mod tests {
             id: KeyBuilder::new("test").finish(),
             kernel_release: RELEASE.into(),
             qemu_version: "11.1".into(),
+            make_args: &[],
         }
     }
 

@@ -14,10 +14,12 @@
 //! | initramfs | the tree, the module, the caller's tools | `initramfs`, `cpio` |
 //! | a driver of the user's own | its source | `driver` |
 //! | root disk, if packages are asked for | the mirror again | `disk` |
+//! | a kernel that watches, if asked for | Debian's source package | `watching` |
 
 pub mod apt;
 mod cache;
 mod command;
+mod coverage;
 mod cpio;
 mod disk;
 mod driver;
@@ -32,6 +34,7 @@ mod symbols;
 mod tree;
 mod unpack;
 mod vmlinux;
+mod watching;
 
 use std::path::{Path, PathBuf};
 
@@ -43,12 +46,14 @@ use crate::progress::step;
 use crate::tree::Tree;
 
 pub use crate::cache::{Cache, Key, KeyBuilder, abandon};
+pub use crate::coverage::{Counted, CoverageError, FileCoverage, coverage};
 pub use crate::driver::{BUILT_AT, DriverError, DriverModule, ensure_driver, is_driver_source};
 pub use crate::error::ImageError;
 pub use crate::progress::{Progress, Silent, Terminal};
 pub use crate::survey::{HostTool, Survey, survey};
 pub use crate::symbols::{Place, places};
 pub use crate::tree::QemuCommand;
+pub use crate::watching::{Watcher, WatchingKernel, build_kernel, current_kernel};
 
 /// What guests shall have.
 #[derive(Debug, Clone, Default)]
@@ -61,6 +66,8 @@ pub struct Request {
     pub offline: bool,
     /// The user's own kernel, booted as it is. Its modules are the user's concern.
     pub kernel: Option<PathBuf>,
+    /// Guests run the kernel that watches, which must be built.
+    pub is_watching: bool,
     /// The user's own root file system (a raw image of erofs, squashfs or ext4), used as it is, read-only.
     pub image: Option<PathBuf>,
     /// Guests may get disks beside the root's.
@@ -103,6 +110,12 @@ pub struct Images {
     /// Read-only disk with the root file system, to be attached with serial `niclab-root`; none: the initramfs is
     /// the root.
     pub root_disk: Option<PathBuf>,
+    /// The kernel, if it is one that watches.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub watching: Option<WatchingKernel>,
+    /// niclab's driver as guests load it, with what is known of its lines.
+    #[serde(skip)]
+    pub driver: Option<DriverModule>,
 }
 
 /// Says where everything for a cluster of guests is, having built what was missing.
@@ -139,37 +152,75 @@ fn check(request: &Request) -> Result<(), ImageError> {
 /// The images if all of them are in the cache.
 fn found(cache: &Cache, request: &Request) -> Result<Option<Images>, ImageError> {
     let Some(path) = cache.find(Tree::KIND, &Tree::key()) else { return Ok(None) };
-    let tree = Tree::open(&path)?;
-    let Some(kernel) = cache.find(vmlinux::KIND, &vmlinux::key(&tree)) else { return Ok(None) };
-    let kernel = kernel.join(vmlinux::FILE);
-    let module_key = module::key(&tree, module::DRIVER);
+    let packages = Tree::open(&path)?;
+    let Some(kernel) = find_kernel(cache, request, &packages)? else { return Ok(None) };
+    let tree = &kernel.tree;
+    let module_key = module::key(tree, module::DRIVER);
     let Some(module) = cache.find(module::KIND, &module_key) else { return Ok(None) };
-    let module = module.join(module::MODULE);
-    let inputs = request.initramfs(&tree, &module, &module_key);
+    let file = module.join(module::MODULE);
+    let inputs = request.initramfs(tree, &file, &module_key);
     let Some(initramfs) = cache.find(initramfs::KIND, &inputs.key()?) else { return Ok(None) };
-    let initramfs = initramfs.join(initramfs::FILE);
-    if request.packages.is_empty() {
-        return Ok(Some(images(&tree, request, kernel, initramfs, None)));
-    }
-    let disk = cache.find(disk::KIND, &disk::key(&tree, &request.packages));
-    Ok(disk.map(|disk| images(&tree, request, kernel, initramfs, Some(disk.join(disk::FILE)))))
+    let disk = if request.packages.is_empty() {
+        None
+    } else {
+        let Some(disk) = cache.find(disk::KIND, &disk::key(tree, &request.packages)) else { return Ok(None) };
+        Some(disk.join(disk::FILE))
+    };
+    let made = Made { packages: &packages, kernel, module, initramfs: initramfs.join(initramfs::FILE), disk };
+    Ok(Some(made.images(request)))
 }
 
-fn images(
-    tree: &Tree,
-    request: &Request,
-    kernel: PathBuf,
+/// The kernel that guests run, with what its modules are built against.
+struct Kernel {
+    file: PathBuf,
+    tree: Tree,
+    watching: Option<WatchingKernel>,
+}
+
+impl Kernel {
+    fn stock(file: PathBuf, packages: &Tree) -> Self {
+        Self { file, tree: packages.clone(), watching: None }
+    }
+
+    fn watching(cache: &Cache, packages: &Tree) -> Result<Self, ImageError> {
+        let kernel = current_kernel(cache)?;
+        Ok(Self { file: kernel.vmlinux(), tree: kernel.tree(packages), watching: Some(kernel) })
+    }
+}
+
+/// The kernel if it is in the cache. One that watches must be.
+fn find_kernel(cache: &Cache, request: &Request, packages: &Tree) -> Result<Option<Kernel>, ImageError> {
+    if request.is_watching {
+        return Kernel::watching(cache, packages).map(Some);
+    }
+    let folder = cache.find(vmlinux::KIND, &vmlinux::key(packages));
+    Ok(folder.map(|folder| Kernel::stock(folder.join(vmlinux::FILE), packages)))
+}
+
+/// All that images are put together from.
+struct Made<'a> {
+    packages: &'a Tree,
+    kernel: Kernel,
+    /// The folder of niclab's driver.
+    module: PathBuf,
     initramfs: PathBuf,
     disk: Option<PathBuf>,
-) -> Images {
-    Images {
-        qemu: tree.qemu(),
-        qemu_version: tree.qemu_version.clone(),
-        kernel: request.kernel.clone().unwrap_or(kernel),
-        packed_kernel: tree.packed_kernel(),
-        kernel_release: tree.kernel_release.clone(),
-        initramfs,
-        root_disk: disk.or_else(|| request.image.clone()),
+}
+
+impl Made<'_> {
+    fn images(self, request: &Request) -> Images {
+        let Self { packages, kernel, module, initramfs, disk } = self;
+        Images {
+            qemu: packages.qemu(),
+            qemu_version: packages.qemu_version.clone(),
+            kernel: request.kernel.clone().unwrap_or(kernel.file),
+            packed_kernel: packages.packed_kernel(),
+            kernel_release: kernel.tree.kernel_release,
+            initramfs,
+            root_disk: disk.or_else(|| request.image.clone()),
+            driver: Some(driver::own(&module)),
+            watching: kernel.watching,
+        }
     }
 }
 
@@ -199,26 +250,36 @@ impl<'a> Builder<'a> {
     }
 
     fn run(mut self) -> Result<Images, ImageError> {
-        let tree = self.tree()?;
-        let kernel = vmlinux::ensure(self.cache, &self.lock, &tree, self.progress)?;
+        let packages = self.tree()?;
+        let kernel = if self.request.is_watching {
+            Kernel::watching(self.cache, &packages)?
+        } else {
+            let file = vmlinux::ensure(self.cache, &self.lock, &packages, self.progress)?;
+            Kernel::stock(file, &packages)
+        };
+        let tree = kernel.tree.clone();
         let module_key = module::key(&tree, module::DRIVER);
         let module = match self.cache.find(module::KIND, &module_key) {
-            Some(folder) => folder.join(module::MODULE),
+            Some(folder) => folder,
             None => step(self.progress, "kernel module", || {
                 let detail = |line: &str| self.progress.detail("kernel module", line);
                 module::ensure(self.cache, &self.lock, &tree, module::DRIVER, detail)
             })?,
         };
-        let inputs = self.request.initramfs(&tree, &module, &module_key);
+        let file = module.join(module::MODULE);
+        let inputs = self.request.initramfs(&tree, &file, &module_key);
         let initramfs = initramfs::ensure(self.cache, &self.lock, &inputs)?;
-        let disk = self.disk(&tree, &module)?;
+        let disk = self.disk(&tree, &file)?;
         self.cache.prune(&self.lock, initramfs::KIND, initramfs::KEPT)?;
         self.cache.prune(&self.lock, module::KIND, initramfs::KEPT)?;
         self.cache.prune(&self.lock, vmlinux::KIND, 2)?;
-        if let Some(apt) = &self.apt {
-            apt.clean()?;
-        }
-        Ok(images(&tree, self.request, kernel, initramfs, disk))
+        self.clean()?;
+        Ok(Made { packages: &packages, kernel, module, initramfs, disk }.images(self.request))
+    }
+
+    /// Removes what was downloaded, if anything was.
+    fn clean(&self) -> Result<(), ImageError> {
+        self.apt.as_ref().map_or(Ok(()), Apt::clean)
     }
 
     fn tree(&mut self) -> Result<Tree, ImageError> {

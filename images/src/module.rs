@@ -22,8 +22,14 @@ pub(crate) type Sources<'a> = &'a [(&'a str, &'a [u8])];
 /// The driver's source, embedded when this program was built.
 pub(crate) const DRIVER: Sources<'static> = include!(concat!(env!("OUT_DIR"), "/module_sources.rs"));
 
+/// The same with debugging information, for a kernel that watches.
+pub(crate) const WITH_DEBUG: &str = "niclab.ko.debug";
+
 /// Folder of the package tree in which it is built. Cleared before and after.
-const BUILD: &str = "build";
+pub(crate) const BUILD: &str = "build";
+
+/// Where its source is, for people: in niclab's own.
+pub(crate) const SOURCE: &str = "guest-driver/kernel";
 
 pub(crate) const KIND: &str = "module";
 
@@ -32,7 +38,7 @@ pub(crate) fn key(tree: &Tree, sources: Sources<'_>) -> Key {
     sources.iter().fold(key, |key, (name, content)| key.text(name).bytes(content)).finish()
 }
 
-/// The module's file, built if need be.
+/// The module's folder, built if need be.
 pub(crate) fn ensure(
     cache: &Cache,
     lock: &CacheLock,
@@ -41,8 +47,7 @@ pub(crate) fn ensure(
     detail: impl FnMut(&str),
 ) -> Result<PathBuf, ImageError> {
     let key = key(tree, sources);
-    let folder = cache.artefact(lock, KIND, &key, |staging| build(tree, sources, staging, detail))?;
-    Ok(folder.join(MODULE))
+    cache.artefact(lock, KIND, &key, |staging| build(tree, sources, staging, detail))
 }
 
 fn build(
@@ -61,9 +66,9 @@ fn build(
         let path = folder.join(name);
         fs::write(&path, content).at("write", &path)?;
     }
-    let headers = format!("/usr/lib/modules/{}/build", tree.kernel_release);
+    let headers = tree.headers();
     let jobs = format!("-j{}", thread::available_parallelism().map_or(1, usize::from));
-    let program = ["make", &jobs, "-C", &headers, "M=/build", "modules"];
+    let program = [&["make", &jobs, "-C", &headers, "M=/build"], tree.make_args, &["modules"]].concat();
     let sandbox = Sandbox::detect(&tree.path)?;
     let mut make = sandbox.enter(&tree.path, &program);
     stream(&mut make, |line| detail(line.trim()))?.ok("building the kernel module", "make")?;
@@ -73,5 +78,35 @@ fn build(
     let mut strip = tree_command(&tree.path, "usr/bin/strip");
     strip.arg("--strip-debug").arg("-o").arg(staging.join(MODULE)).arg(&built);
     stream(&mut strip, |_| ())?.ok("stripping the kernel module", "strip")?;
+    if !tree.make_args.is_empty() {
+        let debug = staging.join(WITH_DEBUG);
+        fs::rename(&built, &debug).at("move", &built)?;
+        keep_notes(&folder, staging)?;
+    }
     remove_all(&folder)
+}
+
+/// Beside a module, what the compiler noted of its lines, which counts of coverage are read with: as it lay in the build.
+pub(crate) const NOTES: &str = "notes";
+
+/// Puts such notes beside the module, if the kernel has the compiler make any.
+pub(crate) fn keep_notes(built: &Path, staging: &Path) -> Result<(), ImageError> {
+    let mut folders = vec![PathBuf::new()];
+    while let Some(below) = folders.pop() {
+        let folder = built.join(&below);
+        for entry in fs::read_dir(&folder).at("list", &folder)? {
+            let entry = entry.at("list", &folder)?;
+            let (name, path) = (below.join(entry.file_name()), entry.path());
+            let kind = entry.file_type().at("look at", &path)?;
+            if kind.is_dir() {
+                folders.push(name);
+            } else if kind.is_file() && name.extension().is_some_and(|extension| extension == "gcno") {
+                let to = staging.join(NOTES).join(&name);
+                let parent = to.parent().unwrap_or(staging);
+                fs::create_dir_all(parent).at("create", parent)?;
+                fs::copy(&path, &to).at("copy", &path)?;
+            }
+        }
+    }
+    Ok(())
 }

@@ -7,7 +7,8 @@ use std::process::Command;
 
 use crate::cache::Cache;
 use crate::command::{output, tree_command};
-use crate::driver::{BUILD, DriverModule};
+use crate::driver::{self, DriverModule};
+use crate::module;
 use crate::tree::Tree;
 
 /// Frames that are looked up: a kernel prints no deeper trace of use.
@@ -116,12 +117,18 @@ fn lines<'a>(text: &'a str, users: Option<&'a Path>) -> impl Iterator<Item = (&'
     pairs.into_iter().filter(|(_, at)| !at.starts_with("??")).map(move |(function, at)| {
         // It says of some that they share a line with others.
         let at = at.split(" (").next().unwrap_or(at);
-        let at = users.map_or_else(
-            || at.to_owned(),
-            |users| at.replace(&format!("/{BUILD}"), &users.display().to_string()),
-        );
-        (function, at)
+        (function, users_path(at, users))
     })
+}
+
+/// A path of a driver's source as its user knows it: where it was built means nothing to anybody.
+pub(crate) fn users_path(path: &str, users: Option<&Path>) -> String {
+    let within =
+        [driver::BUILD, module::BUILD].iter().find_map(|built| path.strip_prefix('/')?.strip_prefix(*built));
+    match (within.filter(|within| within.starts_with('/')), users) {
+        (Some(within), Some(users)) => format!("{}{within}", users.display()),
+        _ => path.to_owned(),
+    }
 }
 
 #[cfg(test)]

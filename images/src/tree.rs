@@ -40,6 +40,10 @@ const FROM_BUSYBOX: [&str; 6] = ["sed", "awk", "grep", "find", "xargs", "cmp"];
 const MANIFEST: &str = "niclab-manifest";
 const QEMU_VERSION: &str = "niclab-qemu-version";
 
+/// What make is told of modules for a kernel that watches: kept with what coverage and the names of lines are told by. Of these a
+/// kernel that is built without the first two takes no notice.
+pub(crate) const WATCHING_MAKE: [&str; 3] = ["GCOV_PROFILE=y", "KCOV_INSTRUMENT=y", "KCFLAGS=-g"];
+
 /// How to start the tree's QEMU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct QemuCommand {
@@ -58,7 +62,7 @@ impl QemuCommand {
     }
 }
 
-/// A whole package tree.
+/// A whole package tree; or the one in which a kernel that watches was built, with all that its modules and images are made from.
 #[derive(Debug, Clone)]
 pub(crate) struct Tree {
     pub path: PathBuf,
@@ -67,6 +71,8 @@ pub(crate) struct Tree {
     pub kernel_release: String,
     /// Such as `11.1.3`.
     pub qemu_version: String,
+    /// What make is told of modules for its kernel.
+    pub make_args: &'static [&'static str],
 }
 
 impl Tree {
@@ -89,7 +95,22 @@ impl Tree {
             kernel_release: kernel_release(path)?,
             qemu_version: read(QEMU_VERSION)?.trim().to_owned(),
             path: path.to_owned(),
+            make_args: &[],
         })
+    }
+
+    /// The version of a package in it.
+    pub fn version_of(&self, package: &str) -> Result<Option<String>, ImageError> {
+        let file = self.path.join(MANIFEST);
+        let list = fs::read_to_string(&file).at("read", &file)?;
+        let mut packages = list.lines().filter_map(|line| line.split_once(' '));
+        let found = packages.find(|(name, _)| *name == package);
+        Ok(found.and_then(|(_, rest)| Some(rest.split_once(' ')?.0.to_owned())))
+    }
+
+    /// Where in it the kernel's headers are, seen from within.
+    pub fn headers(&self) -> String {
+        format!("/usr/lib/modules/{}/build", self.kernel_release)
     }
 
     /// The guest kernel as its package has it.
@@ -152,22 +173,27 @@ fn manifest(packages: &[Package]) -> String {
 
 /// Adds what the packages' installation scripts would have made, as far as a build needs it.
 fn complete(root: &Path) -> Result<(), ImageError> {
+    let links = FROM_BUSYBOX.map(|name| (name, "busybox"));
+    link_tools(root, &[links.as_slice(), &[("sh", "dash"), ("gcc", "gcc-14")]].concat())?;
+    let release = kernel_release(root)?;
+    let mut depmod = tree_command(root, "usr/sbin/depmod");
+    depmod.arg("--basedir").arg(root).arg(&release);
+    stream(&mut depmod, |_| ())?.ok("listing the kernel's modules", "depmod")
+}
+
+/// Adds the folders that any program expects, and the names of programs that installation scripts would have chosen.
+pub(crate) fn link_tools(root: &Path, links: &[(&str, &str)]) -> Result<(), ImageError> {
     for folder in ["proc", "dev", "tmp"] {
         let path = root.join(folder);
         fs::create_dir_all(&path).at("create", &path)?;
     }
-    let links =
-        FROM_BUSYBOX.map(|name| (name, "busybox")).into_iter().chain([("sh", "dash"), ("gcc", "gcc-14")]);
     for (name, target) in links {
         let path = root.join("usr/bin").join(name);
         if fs::symlink_metadata(&path).is_err() {
             std::os::unix::fs::symlink(target, &path).at("create", &path)?;
         }
     }
-    let release = kernel_release(root)?;
-    let mut depmod = tree_command(root, "usr/sbin/depmod");
-    depmod.arg("--basedir").arg(root).arg(&release);
-    stream(&mut depmod, |_| ())?.ok("listing the kernel's modules", "depmod")
+    Ok(())
 }
 
 /// The one kernel of a tree.

@@ -16,6 +16,7 @@ mod observe;
 mod own_driver;
 mod packages;
 mod peripherals;
+mod rules;
 mod run;
 mod template;
 mod template_attacks;

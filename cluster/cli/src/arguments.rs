@@ -8,7 +8,8 @@ use niclab_cluster::{
     arguments::{ClusterArgs, rule_checking},
     conform::case::Kind,
 };
-use niclab_spec::RuleChecking;
+use niclab_images::Watcher;
+use niclab_spec::{GuestKernel, RuleChecking};
 
 use crate::name::NameArgs;
 use crate::{match_unit, protocol};
@@ -61,6 +62,9 @@ pub enum Command {
     /// What helps to write a driver (docs/DRIVER.md).
     #[command(subcommand)]
     Driver(DriverAction),
+    /// The guest kernel that watches what drivers do (docs/DRIVER.md).
+    #[command(subcommand)]
+    Kernel(KernelAction),
     /// Open gdb on a node's guest, with the symbols of its driver at their addresses. The guest stands still while gdb has it.
     Debug(DebugArgs),
     /// Print what a node wrote to its console, or the messages of its QEMU or of the daemon.
@@ -153,6 +157,32 @@ pub enum DriverAction {
     Watch(RunArgs),
 }
 
+/// What `kernel` does.
+#[derive(Debug, Subcommand)]
+pub enum KernelAction {
+    /// Build it, from Debian's source package of the kernel that guests run, into the cache, once for each set of watchers. The one
+    /// that was asked for last is what `--kernel watching` means.
+    ///
+    /// It takes minutes to tens of minutes, all cores, and 2 GB of room on disk while it lasts; `nice niclab kernel build` leaves the
+    /// machine to others.
+    Build(KernelBuildArgs),
+}
+
+/// Arguments of `kernel build`.
+#[derive(Debug, Args)]
+pub struct KernelBuildArgs {
+    /// What shall watch, separated by commas: kasan, lockdep, kmemleak, ubsan, dma-debug, kcov, gcov, memory; kcsan in place of
+    /// kasan. Default: all but kcsan.
+    #[arg(long, value_delimiter = ',', value_name = "WATCHER", value_parser = Watcher::named)]
+    pub with: Vec<Watcher>,
+    /// Debian mirror to build from, instead of the one that apt on this machine uses.
+    #[arg(long, value_name = "URL")]
+    pub mirror: Option<String>,
+    /// Use no network; fail if something is missing.
+    #[arg(long)]
+    pub offline: bool,
+}
+
 /// Arguments of `run`.
 #[derive(Debug, Args)]
 pub struct RunArgs {
@@ -169,6 +199,9 @@ pub struct RunArgs {
     /// Files about the run.
     #[command(flatten)]
     pub watch: RunWatchArgs,
+    /// Write which lines of the nodes' drivers were carried out to this file, as lcov. Needs `--kernel watching`.
+    #[arg(long, value_name = "FILE")]
+    pub coverage: Option<PathBuf>,
     /// End the commands after so many seconds.
     #[arg(long, value_name = "SECONDS")]
     pub timeout: Option<u64>,
@@ -247,6 +280,10 @@ pub struct CheckArgs {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+    /// The kernel of the guests of all scenarios: `watching`, the one that `niclab kernel build` makes. What it finds breaks a
+    /// scenario.
+    #[arg(long, value_name = "watching", value_parser = [GuestKernel::WATCHING])]
+    pub kernel: Option<String>,
     /// Use no network; fail if something is missing.
     #[arg(long)]
     pub offline: bool,

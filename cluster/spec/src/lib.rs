@@ -47,7 +47,7 @@ pub use niclab_model::nic::registry::{Limits, Promise, Promises, Value, Values};
 pub use profile::{Fact, Forwarding, Framing, Passing, Profile};
 pub use recording::RecordingError;
 pub use report::Report;
-pub use resolve::{Cluster, Driver, MAX_BOOTED_NODES, MAX_NODES, MIN_MEMORY_MIB, Node};
+pub use resolve::{Cluster, Driver, GuestKernel, MAX_BOOTED_NODES, MAX_NODES, MIN_MEMORY_MIB, Node};
 pub use rules::RuleChecking;
 pub use scenario::{Budget, Scenario, ScenarioFile, ScenarioMode};
 pub use sim::SimConfig;

@@ -251,7 +251,8 @@ pub struct NodeFigures {
     pub polls: u64,
     /// Frames that this node's NIC sent and that the daemon carried by a shorter way than the general one, of `cluster.sent_frames`:
     /// `unencoded`, as words that nobody encoded, from page to memory in one pass; `lent`, with data that stays in the sender's
-    /// memory until it is copied once. Both give the same counts and model time; they cost less wall time. Live only.
+    /// memory until it is copied once. And of `ethernet.sent_frames`: `ethernet_series`, equal frames that were priced together. All give the
+    /// same counts and model time; they cost less wall time. Live only.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub shortcuts: BTreeMap<String, u64>,
     /// Interrupts that the device raised, by cause. Those of the Ethernet function begin with `ethernet_`.
@@ -277,6 +278,12 @@ pub struct NodeFigures {
     /// The last of these faults, 64 at most, earliest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub device_fault_log: Vec<DeviceFault>,
+    /// What the guest's kernel has found, where it is one that watches (docs/DRIVER.md). A run with any fails. Live only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kernel_findings: Vec<KernelFinding>,
+    /// What watched in the guest's kernel, as it was asked at the end: by these names nothing else was found. Live only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kernel_watchers: Vec<String>,
     /// Rules of the device programmer's manual that this node's driver or programs broke, by name (docs/RULES.md), where cards look
     /// for it: since the daemon started, so that loading the driver is part of it. Live only.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -300,6 +307,29 @@ pub struct NodeFigures {
     pub model_latency: Histogram,
     /// Frames that this node received through the Ethernet function; see `latency` of ModelFigures.
     pub ethernet_model_latency: Histogram,
+}
+
+/// What a guest's kernel has found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct KernelFinding {
+    /// `kasan`, `kcsan`, `ubsan`, `lockdep`, `atomic-sleep`, `kmemleak`, `dma-debug`, `debug-objects`, `list`, `refcount`, `slub`,
+    /// `page`, `warning`, `bug`, `oops`; `not-watching` where a watcher was off.
+    pub kind: String,
+    /// The kernel's own first words.
+    pub title: String,
+    /// How often, at the same place.
+    pub count: u64,
+    /// The function of the driver in whose call it was found, innermost, if it was in any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub function: Option<String>,
+    /// Its file, with the user's path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// The line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<u32>,
+    /// All that the kernel said, without time stamps.
+    pub text: String,
 }
 
 /// A card beside the modelled NIC.

@@ -32,8 +32,8 @@ pub struct Cluster {
     pub name: Option<ClusterName>,
     /// The nodes, by rank. Never empty.
     pub nodes: Vec<Node>,
-    /// A kernel of the user's own.
-    pub kernel: Option<PathBuf>,
+    /// The kernel of all nodes.
+    pub kernel: GuestKernel,
     /// An image of the user's own.
     pub image: Option<PathBuf>,
     /// Further arguments for every QEMU.
@@ -54,6 +54,51 @@ pub struct Cluster {
     pub rules: RuleChecking,
     /// The seed of every random choice.
     pub seed: u64,
+}
+
+/// The kernel that guests run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum GuestKernel {
+    /// Debian's.
+    #[default]
+    Stock,
+    /// The same release, built to find faults of drivers.
+    Watching,
+    /// One of the user's own.
+    Own(PathBuf),
+}
+
+impl GuestKernel {
+    /// What the cluster file and the command line call [`Self::Watching`].
+    pub const WATCHING: &str = "watching";
+
+    /// How many times as long guests may take for anything: all that is watched is emulated as well. The one factor for it.
+    #[must_use]
+    pub const fn patience(&self) -> u32 {
+        match self {
+            Self::Stock | Self::Own(_) => 1,
+            Self::Watching => 8,
+        }
+    }
+
+    /// The memory that a node of this one needs, in MiB: what watches keeps books.
+    #[must_use]
+    pub const fn least_memory_mib(&self) -> u32 {
+        match self {
+            Self::Stock | Self::Own(_) => MIN_MEMORY_MIB,
+            Self::Watching => 512,
+        }
+    }
+}
+
+impl Cluster {
+    /// Has all nodes run this kernel, with as much memory as it needs.
+    pub fn set_kernel(&mut self, kernel: GuestKernel) {
+        for node in &mut self.nodes {
+            node.memory_mib = node.memory_mib.max(kernel.least_memory_mib());
+        }
+        self.kernel = kernel;
+    }
 }
 
 /// One node of a [`Cluster`].
@@ -163,10 +208,10 @@ impl Source {
         }
         let nodes =
             (0u16..).zip(&names).map(|(rank, name)| self.node_of(file, rank, name, &profile)).collect();
-        Ok(Cluster {
+        let mut cluster = Cluster {
             name: own_name,
             nodes,
-            kernel: file.kernel.as_deref().map(|path| self.path_of(path)),
+            kernel: GuestKernel::Stock,
             image: file.image.as_deref().map(|path| self.path_of(path)),
             qemu_args: file.qemu_args.clone(),
             accelerator: file.accelerator,
@@ -177,7 +222,17 @@ impl Source {
             lockstep: file.lockstep.unwrap_or(false),
             rules: file.rules,
             seed: file.seed,
-        })
+        };
+        cluster.set_kernel(self.kernel_of(file));
+        Ok(cluster)
+    }
+
+    fn kernel_of(&self, file: &ClusterFile) -> GuestKernel {
+        match file.kernel.as_deref() {
+            None => GuestKernel::Stock,
+            Some(name) if name.as_os_str() == GuestKernel::WATCHING => GuestKernel::Watching,
+            Some(path) => GuestKernel::Own(self.path_of(path)),
+        }
     }
 
     /// [`Self::resolve`] for a cluster that is to be booted, not simulated.
@@ -329,7 +384,7 @@ impl Checker<'_> {
                 self.report(&format!("{place}driver_args"), what, mend);
             }
         }
-        if file.kernel.is_some()
+        if matches!(self.source.kernel_of(file), GuestKernel::Own(_))
             && (file.driver.is_some() || file.node.iter().any(|node| node.driver.is_some()))
         {
             let what = "a driver is built for niclab's own guest kernel, and there is a kernel of your own";
@@ -338,8 +393,13 @@ impl Checker<'_> {
     }
 
     fn own_files(&mut self, file: &ClusterFile) {
-        for (key, path) in [("kernel", &file.kernel), ("image", &file.image)] {
-            if let Some(path) = path.as_deref().map(|path| self.source.path_of(path))
+        let kernel = match self.source.kernel_of(file) {
+            GuestKernel::Own(path) => Some(path),
+            GuestKernel::Stock | GuestKernel::Watching => None,
+        };
+        let image = file.image.as_deref().map(|path| self.source.path_of(path));
+        for (key, path) in [("kernel", kernel), ("image", image)] {
+            if let Some(path) = path
                 && !path.is_file()
             {
                 let what = format!("there is no file {}", path.display());
@@ -736,6 +796,20 @@ mod tests {
         let one = resolve("nodes = 2\ndriver_args = \"a=1\"\n[[node]]\ndriver = \"/etc\"").unwrap();
         assert_eq!(one.nodes[0].driver, Some(driver("/etc", &["a=1"])));
         assert_eq!(one.nodes[1].driver, None);
+    }
+
+    #[test]
+    fn a_kernel_is_a_file_or_the_one_that_watches_which_needs_more_memory_and_time() {
+        let watching =
+            resolve("kernel = \"watching\"\nmemory_mib = 128\n[[node]]\nmemory_mib = 1024").unwrap();
+        assert_eq!(watching.kernel, GuestKernel::Watching);
+        assert_eq!(watching.nodes[0].memory_mib, 1024, "more than it needs is left");
+        let both = resolve("kernel = \"watching\"\ndriver = \"/etc\"").unwrap();
+        assert!(both.nodes.iter().all(|node| node.memory_mib == 512 && node.driver.is_some()));
+        assert!(both.kernel.patience() > GuestKernel::Stock.patience());
+        let own = resolve("kernel = \"/etc/passwd\"\nmemory_mib = 128").unwrap();
+        assert_eq!((own.kernel, own.nodes[0].memory_mib), (GuestKernel::Own("/etc/passwd".into()), 128));
+        assert_eq!(problem("kernel = \"./watching\"").1, "kernel", "a file of that name");
     }
 
     #[test]

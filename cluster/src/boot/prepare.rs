@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use niclab_images::{Cache, DriverModule, Images, Progress, Request, Terminal};
 use niclab_spec::{
-    BootChoice, Cluster, ClusterFile, ClusterName, MAX_BOOTED_NODES, NicModel, NodeEntry, Source,
+    BootChoice, Cluster, ClusterFile, ClusterName, GuestKernel, MAX_BOOTED_NODES, NicModel, NodeEntry, Source,
 };
 
 use crate::{
@@ -56,6 +56,12 @@ pub fn cluster(args: &ClusterArgs) -> Result<Cluster> {
     }
     if args.cold {
         file.boot = BootChoice::Cold;
+    }
+    if let Some(kernel) = &args.kernel {
+        let is_name = kernel.as_os_str() == GuestKernel::WATCHING;
+        let here = || env::current_dir().context("the current folder is gone");
+        file.kernel = Some(if is_name { kernel.clone() } else { here()?.join(kernel) });
+        source.set_by_flag("kernel", "--kernel");
     }
     if let Some(name) = &args.nic {
         file.nic.model = NicModel::named(name).with_context(|| {
@@ -227,7 +233,11 @@ fn images(
             packages: node.packages.clone(),
             mirror: args.mirror.clone(),
             offline,
-            kernel: cluster.kernel.clone(),
+            kernel: match &cluster.kernel {
+                GuestKernel::Own(path) => Some(path.clone()),
+                GuestKernel::Stock | GuestKernel::Watching => None,
+            },
+            is_watching: cluster.kernel == GuestKernel::Watching,
             image: cluster.image.clone(),
             // Nobody reads what is asked of QEMU; it may be a disk.
             has_disks: !cluster.qemu_args.is_empty(),
@@ -251,6 +261,7 @@ fn own_drivers(
     cache: &Cache,
     progress: &dyn Progress,
 ) -> Result<Vec<Option<DriverModule>>> {
+    let is_watched = cluster.kernel == GuestKernel::Watching;
     let mut built: BTreeMap<&Path, DriverModule> = BTreeMap::new();
     let mut of_nodes = Vec::new();
     for node in &cluster.nodes {
@@ -260,7 +271,7 @@ fn own_drivers(
         };
         let module = match built.get(driver.path.as_path()) {
             Some(module) => module.clone(),
-            None => niclab_images::ensure_driver(cache, &driver.path, progress)?,
+            None => niclab_images::ensure_driver(cache, &driver.path, is_watched, progress)?,
         };
         built.insert(&driver.path, module.clone());
         of_nodes.push(Some(module));

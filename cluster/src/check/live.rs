@@ -18,6 +18,7 @@ use crate::{
     boot::{prepare, running::RunningCluster},
     host::{exit_code::OWN_FAILURE, runtime::RuntimeRoot},
     report::live::{CommandOutcome, Measurement, Outcome},
+    watching::{self, Watched},
 };
 
 /// Longest wall time of one workload.
@@ -73,7 +74,7 @@ impl LiveCluster {
         let args = ClusterArgs { offline, no_share: true, ..ClusterArgs::default() };
         let plan = prepare::plan(&args, &cluster, &name, &root, offline)?;
         let folder = root.claim(&name)?;
-        let timeout = args.boot_timeout(plan.nodes.len());
+        let timeout = args.boot_timeout(plan.nodes.len(), plan.patience);
         let begin = Instant::now();
         let running = RunningCluster::boot(plan, folder, timeout, &mut |_| {})?;
         let workload = scenario.workload.clone();
@@ -131,7 +132,8 @@ impl LiveCluster {
             }
             Ok(())
         };
-        let ended = conduct(&mut self.running, command, stdin, WORKLOAD_TIMEOUT, &mut at_cue)?;
+        let limit = WORKLOAD_TIMEOUT * self.running.plan().patience;
+        let ended = conduct(&mut self.running, command, stdin, limit, &mut at_cue)?;
         let nodes = self.running.plan().nodes.iter().zip(&ended);
         let commands: Vec<CommandOutcome> = nodes
             .map(|(node, ended)| CommandOutcome::new(&node.name, Some(ended.code.clone()), &ended.stdout))
@@ -139,8 +141,16 @@ impl LiveCluster {
         let Some(readings) = readings else { bail!("{}", why_unmeasured(&commands)) };
         let codes = ended.iter().map(|ended| *ended.code.as_ref().unwrap_or(&OWN_FAILURE));
         let exit_code = codes.into_iter().find(|code| *code != 0).unwrap_or(0);
-        let outcome = Outcome { boot: self.boot, exit_code, commands };
+        let outcome = Outcome { boot: self.boot, exit_code, commands, ..Outcome::default() };
         Ok(readings.report(&self.running, &self.cluster, outcome))
+    }
+
+    /// What the guests' kernels have found so far; empty if they do not watch.
+    ///
+    /// # Errors
+    /// When the cluster ends.
+    pub fn watched(&mut self) -> Result<Vec<Watched>> {
+        watching::look(&mut self.running)
     }
 
     /// Takes it down.

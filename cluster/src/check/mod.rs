@@ -16,7 +16,7 @@ use std::{path::Path, time::Instant};
 
 use anyhow::Result;
 use niclab_spec::{
-    Report, RuleChecking, SimConfig, Source,
+    GuestKernel, Report, RuleChecking, SimConfig, Source,
     report::NodeFigures,
     scenario::{Scenario, ScenarioMode},
 };
@@ -26,7 +26,12 @@ use self::{
     budget::{Outcome, Verdict},
     live::{LiveCluster, Unperformable},
 };
-use crate::{boot::running::Failure, daemon::rules::broken_rules_text, programs::simulator::Refused};
+use crate::{
+    boot::running::Failure,
+    daemon::rules::broken_rules_text,
+    programs::simulator::Refused,
+    watching::{self, Watched},
+};
 
 /// No budget is broken: all held, or wall time did not decide.
 pub const HELD: u8 = 0;
@@ -62,6 +67,7 @@ pub type Simulate<'a> = dyn FnMut(&SimConfig) -> Result<Report> + 'a;
 /// Only where a signal asks niclab to end.
 pub fn check(
     path: &Path,
+    kernel: Option<&GuestKernel>,
     offline: bool,
     rules: Option<RuleChecking>,
     simulate: &mut Simulate<'_>,
@@ -70,6 +76,9 @@ pub fn check(
     let mut verdicts = Vec::new();
     let result = match Source::read(path).and_then(|source| source.scenario()) {
         Ok(mut scenario) => {
+            if let Some(kernel) = kernel {
+                scenario.cluster.set_kernel(kernel.clone());
+            }
             scenario.cluster.rules = rules.unwrap_or(scenario.cluster.rules);
             run(path, &scenario, offline, simulate, &mut verdicts).map_err(|error| {
                 let is_refused = error.is::<Refused>() || error.is::<Unperformable>();
@@ -171,6 +180,7 @@ fn run_live(
     for ratio in &scenario.ratios {
         verdicts.push(ratio::verdict(ratio, &scenario.workload, cluster)?);
     }
+    verdicts.extend(cluster.watched()?.iter().map(watched));
     Ok(())
 }
 
@@ -189,6 +199,20 @@ fn judge(mode: &str, scenario: &Scenario, reports: &[Report], found: &mut Vec<Ve
     for (number, other) in (1..).zip(others) {
         let label = format!("{mode}, run {number} against run 0");
         found.extend(labelled(&label, budget::differences(first, other)));
+    }
+}
+
+/// What a node's kernel found, if it watches.
+fn watched(node: &Watched) -> Verdict {
+    let found = watching::text(std::slice::from_ref(node));
+    let lines = found.lines().map(str::to_owned);
+    let is_quiet = node.findings.is_empty();
+    Verdict {
+        what: format!("live: kernel of {}", node.node),
+        outcome: Outcome::of(is_quiet),
+        expected: "no findings".to_owned(),
+        found: format!("{} findings", node.findings.len()),
+        causes: if is_quiet { Vec::new() } else { lines.collect() },
     }
 }
 

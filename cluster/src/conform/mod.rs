@@ -146,7 +146,7 @@ fn one(request: &Request<'_>, case: Case, root: &RuntimeRoot) -> Result<Option<S
     let plan = prepare::plan(request.args, &cluster, &name, root, request.args.offline);
     let plan = plan.map_err(Failed::Plan)?;
     let folder = root.claim(&name).map_err(|error| Failed::NotRun(error.to_string()))?;
-    let timeout = request.args.boot_timeout(plan.nodes.len());
+    let timeout = request.args.boot_timeout(plan.nodes.len(), plan.patience);
     let has_own = plan.nodes.iter().any(|node| node.driver.is_some());
     let mut running = RunningCluster::boot(plan, folder, timeout, &mut |_| {})
         .map_err(|failure| of_failure(failure, has_own))?;

@@ -10,7 +10,7 @@ use std::{
 };
 
 use niclab_agent::Identity;
-use niclab_images::{Cache, DriverModule, Images};
+use niclab_images::{Cache, DriverModule, Images, WatchingKernel};
 use niclab_spec::{
     Cluster, ClusterName, MacAddress, Node, RuleChecking,
     daemon::{DaemonConfig, NodeSockets},
@@ -87,6 +87,12 @@ pub struct Plan {
     pub kernel_release: String,
     /// The guest kernel as its package has it, to compare with.
     pub packed_kernel: String,
+    /// What watches in the guests' kernel, where something does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub watching: Option<WatchingPlan>,
+    /// How many times as long as usual guests may take for anything.
+    #[serde(default = "recipe::usual_patience")]
+    pub patience: u32,
     /// Files to write first.
     pub files: Vec<FilePlan>,
     /// The daemon, which starts first.
@@ -100,6 +106,21 @@ pub struct Plan {
     /// What is done where a driver breaks a rule.
     #[serde(default)]
     pub rules: RuleChecking,
+}
+
+/// A kernel that watches.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WatchingPlan {
+    /// The kernel.
+    pub kernel: WatchingKernel,
+    /// niclab's driver for it.
+    pub driver: Option<DriverModule>,
+}
+
+impl WatchingPlan {
+    fn of(images: &Images) -> Option<Self> {
+        Some(Self { kernel: images.watching.clone()?, driver: images.driver.clone() })
+    }
 }
 
 /// One file.
@@ -210,6 +231,8 @@ impl Plan {
             qemu_version: about.map(|images| images.qemu_version.clone()).unwrap_or_default(),
             kernel_release: about.map(|images| images.kernel_release.clone()).unwrap_or_default(),
             packed_kernel: about.map(|images| text(&images.packed_kernel)).transpose()?.unwrap_or_default(),
+            watching: about.and_then(WatchingPlan::of),
+            patience: cluster.kernel.patience(),
             files,
             daemon: ProcessPlan {
                 program: device.to_owned(),
@@ -374,6 +397,8 @@ mod tests {
             packed_kernel: "/t/packed".into(),
             initramfs: "/t/initramfs".into(),
             root_disk: root_disk.map(PathBuf::from),
+            watching: None,
+            driver: None,
         };
         Plan::new(&Inputs {
             name: &"c".parse().unwrap(),

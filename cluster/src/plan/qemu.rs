@@ -29,8 +29,16 @@ const CARD_PORT: &str = "card";
 /// `tsc=reliable` because the time stamp counter is the host's own. The kernel otherwise compares it with its count of timer
 /// ticks, of which a loaded host delivers too few, finds it wrong, and reads a slow clock ever after; in a template all nodes
 /// would.
-const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet panic=-1 no_timer_check tsc=reliable cryptomgr.notests \
+const KERNEL_ARGUMENTS: &str = "panic=-1 no_timer_check tsc=reliable cryptomgr.notests \
                                 initcall_blacklist=jent_mod_init,crypto_kdf108_init";
+
+/// What the kernel's console shows: errors.
+const QUIET: &str = "quiet";
+
+/// The same of a kernel that watches: warnings as well, for what it finds is one, and each as often as it is found. A kernel that is
+/// this slow would take itself for stalled. kmemleak is on only where it is asked for, and KASAN goes silent after its first report
+/// otherwise.
+const WATCHED: &str = "loglevel=5 rcupdate.rcu_cpu_stall_suppress=1 kmemleak=on kasan_multi_shot";
 
 /// Leaves niclab's driver out of a guest whose card is another's: its first program reads this (`images/guest/init`). What such a
 /// driver does wrong ends the run and is told, even where the kernel would go on without the program that met it.
@@ -127,7 +135,8 @@ impl Arguments {
         self.pair("-initrd", text(&images.initramfs)?);
         let root = if node.memory_mib < TMPFS_MEMORY_MIB { " rootfstype=ramfs" } else { "" };
         let driver = if node.driver.is_some() { OWN_DRIVER } else { "" };
-        self.pair("-append", format!("{KERNEL_ARGUMENTS}{root}{driver}"));
+        let shown = if images.watching.is_none() { QUIET } else { WATCHED };
+        self.pair("-append", format!("console=ttyS0 {shown} {KERNEL_ARGUMENTS}{root}{driver}"));
         Ok(())
     }
 

@@ -29,6 +29,9 @@ pub struct Recipe {
     pub inputs: Vec<String>,
     /// Memory, in MiB.
     pub memory_mib: u32,
+    /// How many times as long as usual it may take for anything.
+    #[serde(default = "usual_patience")]
+    pub patience: u32,
     /// Whether the guest has a place for a shared folder.
     pub has_share: bool,
     /// Its QEMU, without what is behind the devices.
@@ -52,7 +55,8 @@ impl Recipe {
         made_from.extend(files.into_iter().flatten().map(|file| identity(file)));
         made_from.extend(qemu.args.iter().chain(&machine.0).cloned());
         qemu.args.extend(machine.0);
-        Ok(Self { inputs: made_from, memory_mib: node.memory_mib, has_share, qemu })
+        let patience = inputs.cluster.kernel.patience();
+        Ok(Self { inputs: made_from, memory_mib: node.memory_mib, patience, has_share, qemu })
     }
 
     /// What it lies under in the cache.
@@ -72,6 +76,10 @@ impl Recipe {
     pub fn state(folder: &Path) -> PathBuf {
         folder.join(STATE)
     }
+}
+
+pub(super) const fn usual_patience() -> u32 {
+    1
 }
 
 /// What tells a file from another one at the same path, or from itself before it was changed.

@@ -1,6 +1,6 @@
 //! Whether nodes come out of a template or boot, and why.
 
-use niclab_spec::{BootChoice, Cluster};
+use niclab_spec::{BootChoice, Cluster, GuestKernel};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -95,7 +95,7 @@ fn impossible(cluster: &Cluster) -> Option<String> {
 
 /// Why nobody knows whether a template works.
 fn untried(cluster: &Cluster, accelerator: &Accelerator) -> Option<String> {
-    if cluster.kernel.is_some() {
+    if matches!(cluster.kernel, GuestKernel::Own(_)) {
         return Some(
             "a kernel of your own may not see a card that is plugged in; boot = \"template\" tries"
                 .to_owned(),

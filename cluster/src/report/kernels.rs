@@ -55,7 +55,8 @@ pub fn read(running: &mut RunningCluster) -> Result<Option<Vec<Kernel>>> {
     let nodes = running.plan().nodes.iter().enumerate();
     let commands: Vec<NodeCommand> =
         nodes.map(|(rank, node)| NodeCommand::shell(rank, SCRIPT, &[node.mac.to_string()])).collect();
-    match command::run(running, &commands, LIMIT) {
+    let limit = LIMIT * running.plan().patience;
+    match command::run(running, &commands, limit) {
         Ok(texts) => Ok(Some(texts.iter().map(|text| parse(text)).collect())),
         Err(error) if error.is::<CommandError>() => {
             log::warn!("the report goes without the guests' own counts: {error}");

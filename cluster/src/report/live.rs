@@ -13,7 +13,7 @@ use super::{
     kernels::{self, Kernel},
     perf,
 };
-use crate::{boot::running::RunningCluster, daemon::monitor};
+use crate::{boot::running::RunningCluster, daemon::monitor, watching::Watched};
 
 /// What every counter counted in the time that is reported.
 pub struct Readings {
@@ -38,6 +38,8 @@ pub struct Outcome {
     pub exit_code: u8,
     /// The commands, by rank.
     pub commands: Vec<CommandOutcome>,
+    /// What the guests' kernels found, by rank, if they watch.
+    pub watched: Vec<Watched>,
 }
 
 /// How one node's command ended.
@@ -134,6 +136,10 @@ impl Readings {
             checks: Vec::new(),
         };
         add_outcomes(&mut report, outcome.commands, kernels);
+        for (node, watched) in report.nodes.iter_mut().zip(outcome.watched) {
+            node.kernel_findings = watched.findings;
+            node.kernel_watchers = watched.watchers.iter().map(|watcher| watcher.name().to_owned()).collect();
+        }
         report.checks.extend(kernels::check(&report.nodes));
         let received = report.nodes.iter().fold((0_u64, 0_u64), |(messages, bytes), node| {
             (messages.wrapping_add(node.messages_received), bytes.wrapping_add(node.bytes_received))

@@ -286,7 +286,8 @@ fn counters_text(nodes: &[NodeFigures]) -> String {
             }
         }
         for (way, frames) in &node.shortcuts {
-            let all = node.cluster.sent_frames;
+            let is_ethernet = way.starts_with("ethernet_");
+            let all = if is_ethernet { node.ethernet.sent_frames } else { node.cluster.sent_frames };
             text += &format!("{}: frames carried {way}: {frames} of {all}\n", node.name);
         }
         for port in &node.ports {

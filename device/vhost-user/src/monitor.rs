@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use niclab_assembly::figures::{
     device_faults, entries, fabric, histogram, link_events, named, nic_counts, peripherals, refusals,
@@ -58,6 +58,9 @@ const SILENCE: Duration = Duration::from_secs(60);
 
 /// How long whoever loads a program waits until it runs, at most.
 const LOAD_PATIENCE: Duration = Duration::from_secs(50);
+
+/// How often it is looked for launches of which nobody told, while somebody waits for broken rules.
+const PEEK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How long the thread that accepts rests where nobody can be let in, so that it does not spin.
 const REST: Duration = Duration::from_millis(100);
@@ -224,8 +227,7 @@ pub fn answer_by(shell: &Shell, heart: &Heart, request: &Request) -> Answer {
             Answer::Done
         }),
         Request::AwaitBrokenRules { seen } => {
-            shell.alarm().wait(*seen, RULES_PATIENCE);
-            heart.world(shell).map(|world| Answer::BrokenRules(broken_rules(shell, &world)))
+            await_broken_rules(shell, heart, *seen).map(Answer::BrokenRules)
         }
         Request::SetDeviceFaults { node, faults } => {
             let set = set_device_faults(shell, heart, node, faults);
@@ -233,6 +235,19 @@ pub fn answer_by(shell: &Shell, heart: &Heart, request: &Request) -> Answer {
         }
     };
     answered.unwrap_or_else(Answer::Stuck)
+}
+
+/// Waits until more rules were broken than the asker knows of, or for a while.
+fn await_broken_rules(shell: &Shell, heart: &Heart, seen: u64) -> Result<BrokenRules, Stuck> {
+    let until = Instant::now() + RULES_PATIENCE;
+    loop {
+        // What nobody told the device of it does not look for by itself.
+        heart.world(shell)?.peek_rules();
+        if shell.alarm().wait(seen, PEEK_INTERVAL) > seen || Instant::now() >= until {
+            let world = heart.world(shell)?;
+            return Ok(broken_rules(shell, &world));
+        }
+    }
 }
 
 /// What was broken on the nodes that broke anything.
@@ -382,11 +397,14 @@ fn node_figures(world: &World<'_>, number: usize, name: &str) -> NodeFigures {
             ("ethernet_receive", state.receive_interrupts),
             ("ethernet_transmit", state.transmit_interrupts),
         ]));
+        figures.shortcuts.append(&mut named([("ethernet_series", state.series_frames)]));
         figures.violations.append(&mut named(state.violations.iter().map(|(name, count)| (*name, *count))));
     }
     if let Some(node) = world.nodes.get(number) {
         figures.link_events = link_events(node.port.counters());
-        figures.shortcuts = named([("unencoded", node.card.counts.short_way), ("lent", node.lent_frames)]);
+        figures
+            .shortcuts
+            .append(&mut named([("unencoded", node.card.counts.short_way), ("lent", node.lent_frames)]));
     }
     figures
 }

@@ -86,6 +86,18 @@ pub struct Buffer {
 /// The buffers of one chain, in order. Two or three are the rule.
 pub type Chain = SmallVec<[Buffer; 4]>;
 
+/// A chain of one buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Single {
+    /// Its head.
+    pub head: u16,
+    /// Its buffer.
+    pub buffer: Buffer,
+}
+
+/// Chains of one buffer that were taken together.
+pub type Singles = SmallVec<[Single; 64]>;
+
 const DESCRIPTOR_BYTES: u32 = 16;
 
 /// A queue held for one burst: its lock, its three rings, its indices. What was used is told to the driver by
@@ -228,10 +240,39 @@ impl<'a> Burst<'a> {
         Ok(Some(head))
     }
 
+    /// Takes the next chains, `most` at the most, as long as they are one buffer each: the entries of the ring and of the table are
+    /// read one behind the other, before anything is done with a chain. They must be given back, by [`Burst::push_used_all`] or, the last of
+    /// them, by [`Burst::give_back`]. What is another chain, or none, is left for [`Burst::pop`] to take and to name.
+    #[inline]
+    pub fn take_singles(&mut self, singles: &mut Singles, most: usize) {
+        singles.clear();
+        // The driver's index, which is its own word, is never more than a queue ahead: so are the chains taken here.
+        let Ok(ahead) = self.available() else { return };
+        let mut next = self.next_available;
+        for _ in 0..most.min(ahead.into()) {
+            let entry = self.available.get(2 + self.place(next));
+            let head = entry.map_or(u16::MAX, |word| u16::from_le(word.load(Ordering::Relaxed)));
+            // A head that the table does not have has no words in it.
+            let Some((buffer, flags, _)) = descriptor(self.table, head) else { break };
+            if flags & (VRING_DESC_F_NEXT | VRING_DESC_F_INDIRECT) != 0 {
+                break;
+            }
+            singles.push(Single { head, buffer });
+            next = next.wrapping_add(1);
+        }
+        self.next_available = next;
+    }
+
     /// Puts the chain that was taken last back, as if it had not been looked at.
     #[inline]
     pub fn unpop(&mut self) {
-        self.next_available = self.next_available.wrapping_sub(1);
+        self.give_back(1);
+    }
+
+    /// Puts the chains that were taken last back, as if they had not been looked at.
+    #[inline]
+    pub fn give_back(&mut self, chains: usize) {
+        self.next_available = self.next_available.wrapping_sub(chains as u16);
     }
 
     #[inline]
@@ -239,14 +280,9 @@ impl<'a> Burst<'a> {
         let (mut table, mut size) = (self.table, self.size);
         let (mut index, mut nested) = (head, false);
         loop {
-            let Some([address, rest]) =
-                table.get(2 * usize::from(index)..).and_then(|t| t.first_chunk::<2>())
-            else {
+            let Some((Buffer { address, bytes, writable }, flags, next)) = descriptor(table, index) else {
                 return Err(RingError::Index { index, size });
             };
-            let address = u64::from_le(address.load(Ordering::Relaxed));
-            let rest = u64::from_le(rest.load(Ordering::Relaxed));
-            let (bytes, flags, next) = (rest as u32, (rest >> 32) as u32 & 0xffff, (rest >> 48) as u16);
             if flags & VRING_DESC_F_INDIRECT != 0 {
                 if nested || flags & VRING_DESC_F_NEXT != 0 {
                     return Err(RingError::Indirect);
@@ -258,7 +294,7 @@ impl<'a> Burst<'a> {
             if chain.len() >= usize::from(self.size) {
                 return Err(RingError::Loop { size: self.size });
             }
-            chain.push(Buffer { address, bytes, writable: flags & VRING_DESC_F_WRITE != 0 });
+            chain.push(Buffer { address, bytes, writable });
             if flags & VRING_DESC_F_NEXT == 0 {
                 return Ok(());
             }
@@ -285,6 +321,12 @@ impl<'a> Burst<'a> {
             bytes_word.store(bytes.to_le(), Ordering::Relaxed);
         }
         self.next_used = self.next_used.wrapping_add(1);
+    }
+
+    /// The same of several chains.
+    #[inline]
+    pub fn push_used_all(&mut self, chains: impl Iterator<Item = (u16, u32)>) {
+        chains.for_each(|(head, bytes)| self.push_used(head, bytes));
     }
 
     /// Shows the driver what was given back, and says whether it wants an interrupt for that.
@@ -337,14 +379,30 @@ impl<'a> Burst<'a> {
         if self.event_idx {
             // Half a ring behind: an event that the driver does not come across.
             let event = if wanted { index } else { index.wrapping_add(0x8000) };
-            if let Some(word) = self.available_event.first() {
-                word.store(event.to_le(), Ordering::Relaxed);
-            }
-        } else if let Some(flags) = self.used_head.first() {
+            self.available_event.first().into_iter().for_each(|word| store_new(word, event));
+        } else {
             let value = if wanted { 0 } else { VRING_USED_F_NO_NOTIFY as u16 };
-            flags.store(value.to_le(), Ordering::Relaxed);
+            self.used_head.first().into_iter().for_each(|flags| store_new(flags, value));
         }
         fence(Ordering::SeqCst);
+    }
+}
+
+/// A descriptor of a table: its buffer, all its flags, and its successor. None of one that the table does not have.
+#[inline]
+fn descriptor(table: &[AtomicU64], index: u16) -> Option<(Buffer, u32, u16)> {
+    let [address, rest] = table.get(2 * usize::from(index)..)?.first_chunk::<2>()?;
+    let address = u64::from_le(address.load(Ordering::Relaxed));
+    let rest = u64::from_le(rest.load(Ordering::Relaxed));
+    let (bytes, flags, next) = (rest as u32, (rest >> 32) as u32 & 0xffff, (rest >> 48) as u16);
+    Some((Buffer { address, bytes, writable: flags & VRING_DESC_F_WRITE != 0 }, flags, next))
+}
+
+/// Stores a word that may be there already: the driver, which looks at the same line of memory, then keeps its copy.
+#[inline]
+fn store_new(word: &AtomicU16, value: u16) {
+    if word.load(Ordering::Relaxed) != value.to_le() {
+        word.store(value.to_le(), Ordering::Relaxed);
     }
 }
 
@@ -450,5 +508,73 @@ mod tests {
         burst.push_used(head, 0);
         assert!(!burst.want_doorbell(true));
         assert_eq!(wanted_entry(&memory), 1);
+    }
+
+    /// The heads that are taken together, at most so many.
+    fn heads(burst: &mut Burst<'_>, most: usize) -> Vec<u16> {
+        let mut singles = Singles::new();
+        burst.take_singles(&mut singles, most);
+        let whole = Buffer { address: 0x4000, bytes: 64, writable: true };
+        assert!(singles.iter().all(|single| single.buffer == whole));
+        singles.iter().map(|single| single.head).collect()
+    }
+
+    #[test]
+    fn chains_of_one_buffer_are_taken_together_and_given_back() {
+        let (memory, vring, dma) = queue(false, 3);
+        let mut burst = Burst::open(&vring, &dma).unwrap();
+        assert_eq!(heads(&mut burst, 2), [0, 1]);
+        assert_eq!(heads(&mut burst, 64), [2]);
+        assert_eq!(heads(&mut burst, 64), [0; 0]);
+        burst.give_back(2);
+        assert_eq!(burst.pop(&mut Chain::new()), Ok(Some(1)));
+        burst.push_used_all([(0, 7), (1, 8), (2, 9)].into_iter());
+        // Over the end of the ring.
+        make_available(&memory, 6);
+        assert_eq!(
+            heads(&mut burst, 64),
+            [2],
+            "all that was seen before the next look at the driver's index"
+        );
+        assert_eq!(heads(&mut burst, 64), [3, 0, 1]);
+        burst.push_used_all([(2, 1), (3, 2)].into_iter());
+        drop(burst);
+        let used: [u32; 8] = memory.memory().read_obj(GuestAddress(USED + 4)).unwrap();
+        assert_eq!((used, vring.queue_next_avail()), ([3, 2, 1, 8, 2, 9, 2, 1], 6));
+        let index: u16 = memory.memory().read_obj(GuestAddress(USED + 2)).unwrap();
+        assert_eq!(index, 5);
+    }
+
+    #[test]
+    fn what_is_no_chain_of_one_buffer_is_left_for_who_names_it() {
+        let set = |memory: &GuestMemory, descriptor: u64, flags: u32| {
+            let words = [0x4000_u64, 64 | u64::from(flags) << 32];
+            memory.memory().write_obj(words, GuestAddress(16 * descriptor)).unwrap();
+        };
+        for flags in [VRING_DESC_F_NEXT, VRING_DESC_F_INDIRECT, VRING_DESC_F_INDIRECT | VRING_DESC_F_NEXT] {
+            let (memory, vring, dma) = queue(false, 4);
+            set(&memory, 2, flags);
+            let mut burst = Burst::open(&vring, &dma).unwrap();
+            assert_eq!(heads(&mut burst, 64), [0, 1]);
+            let named = burst.pop(&mut Chain::new());
+            // The table that an indirect one names is there, and its first entry is a buffer.
+            let is_nested = flags == VRING_DESC_F_INDIRECT | VRING_DESC_F_NEXT;
+            assert_eq!(named.is_err(), is_nested, "{named:?}");
+            assert_eq!(heads(&mut burst, 64), [3]);
+        }
+        // A guest's heads and index are not followed out of its table.
+        for head in [SIZE, u16::MAX] {
+            let (memory, vring, dma) = queue(false, 4);
+            memory.memory().write_obj(head, GuestAddress(AVAILABLE + 4 + 2)).unwrap();
+            let mut burst = Burst::open(&vring, &dma).unwrap();
+            assert_eq!(heads(&mut burst, 64), [0]);
+            assert_eq!(burst.pop(&mut Chain::new()), Err(RingError::Index { index: head, size: SIZE }));
+        }
+        let (memory, vring, dma) = queue(false, 4);
+        make_available(&memory, SIZE + 1);
+        let mut burst = Burst::open(&vring, &dma).unwrap();
+        assert_eq!(heads(&mut burst, 64), [0; 0]);
+        let ahead = RingError::AvailableIndex { ahead: SIZE + 1, size: SIZE };
+        assert_eq!(burst.pop(&mut Chain::new()), Err(ahead));
     }
 }

@@ -22,6 +22,7 @@ struct loop {
 	struct niclab_open_port opened;
 	volatile uint64_t *requester;
 	volatile uint64_t *completer;
+	volatile const uint64_t *info;
 	volatile uint16_t *doorbell;
 	volatile const char *receive;
 	uint32_t launched;
@@ -43,6 +44,7 @@ static bool loop_open(struct loop *loop, int flags)
 	}
 	EXPECT_ERRNO(nic_peer(loop->fd, NICLAB_IOCTL_AUTHORIZE, node, loop->opened.port, 16), 0);
 	loop->requester = nic_map_or_fail(loop->fd, nic_window(loop->fd, NICLAB_WINDOW_REQUESTER), PAGE, PROT_READ | PROT_WRITE);
+	loop->info = nic_map_or_fail(loop->fd, NICLAB_MAP_INFO, PAGE, PROT_READ);
 	loop->completer = nic_map_or_fail(loop->fd, nic_window(loop->fd, NICLAB_WINDOW_COMPLETER), PAGE, PROT_READ | PROT_WRITE);
 	loop->doorbell = nic_map_or_fail(loop->fd, NICLAB_MAP_DOORBELL, PAGE, PROT_WRITE);
 	loop->receive = nic_map_or_fail(loop->fd, NICLAB_MAP_RECEIVE, loop->opened.receive_bytes, PROT_READ);
@@ -54,6 +56,7 @@ static void loop_close(struct loop *loop)
 	munmap((void *)loop->requester, PAGE);
 	munmap((void *)loop->completer, PAGE);
 	munmap((void *)loop->doorbell, PAGE);
+	munmap((void *)loop->info, PAGE);
 	munmap((void *)loop->receive, loop->opened.receive_bytes);
 	close(loop->fd);
 }
@@ -70,7 +73,8 @@ static void loop_send(struct loop *loop, uint64_t flags)
 	__sync_synchronize();
 	words[NICLAB_SLOT_LAUNCH_WORD] = code | (uint64_t)loop->launched << NICLAB_LAUNCH_SEQUENCE_SHIFT;
 	__sync_synchronize();
-	*loop->doorbell = NICLAB_QUEUE_DOORBELL;
+	if (loop->info[NICLAB_INFO_DOORBELL_OFFSET / 8] == NICLAB_DOORBELL_WANTED)
+		*loop->doorbell = NICLAB_QUEUE_DOORBELL;
 }
 
 /* Waits until the slice with a number has come. */

@@ -310,6 +310,7 @@ struct loop {
 	int fd;
 	struct niclab_open_port opened;
 	volatile uint64_t *requester;
+	volatile const uint64_t *info;
 	volatile uint16_t *doorbell;
 	volatile const char *receive;
 	uint32_t launched, events;
@@ -321,6 +322,7 @@ static void loop_open(struct loop *loop)
 	loop->fd = nic_open(0);
 	EXPECT_ERRNO(nic_open_port(loop->fd, NICLAB_PORT_ANY, 64, &loop->opened), 0);
 	loop->requester = nic_map_or_fail(loop->fd, nic_window(loop->fd, NICLAB_WINDOW_REQUESTER), PAGE, RW);
+	loop->info = nic_map_or_fail(loop->fd, NICLAB_MAP_INFO, PAGE, PROT_READ);
 	loop->doorbell = nic_map_or_fail(loop->fd, NICLAB_MAP_DOORBELL, PAGE, PROT_WRITE);
 	loop->receive = nic_map_or_fail(loop->fd, NICLAB_MAP_RECEIVE, loop->opened.receive_bytes, PROT_READ);
 }
@@ -329,6 +331,7 @@ static void loop_close(struct loop *loop)
 {
 	munmap((void *)loop->requester, PAGE);
 	munmap((void *)loop->doorbell, PAGE);
+	munmap((void *)loop->info, PAGE);
 	munmap((void *)loop->receive, loop->opened.receive_bytes);
 	close(loop->fd);
 }
@@ -343,7 +346,8 @@ static void loop_launch(struct loop *loop, uint64_t command, const uint64_t word
 	__sync_synchronize();
 	at[NICLAB_SLOT_LAUNCH_WORD] = command | (uint64_t)loop->launched << NICLAB_LAUNCH_SEQUENCE_SHIFT;
 	__sync_synchronize();
-	*loop->doorbell = NICLAB_QUEUE_DOORBELL;
+	if (loop->info[NICLAB_INFO_DOORBELL_OFFSET / 8] == NICLAB_DOORBELL_WANTED)
+		*loop->doorbell = NICLAB_QUEUE_DOORBELL;
 }
 
 /* The next event's kind and result, as bits 0..16 of its status; -1 when none comes. */

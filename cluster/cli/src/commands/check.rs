@@ -8,6 +8,8 @@ use niclab_cluster::{
     programs::simulator::Simulator,
 };
 
+use niclab_spec::GuestKernel;
+
 use super::terminal;
 use crate::arguments::CheckArgs;
 
@@ -18,8 +20,9 @@ use crate::arguments::CheckArgs;
 pub fn run(args: &CheckArgs) -> Result<u8> {
     let simulator = Simulator::locate(args.offline)?;
     let mut simulate = |config: &_| simulator.run(config);
+    let kernel = args.kernel.as_ref().map(|_| GuestKernel::Watching);
     let mut checked: Vec<Checked> = (args.scenarios.iter())
-        .map(|file| check::check(file, args.offline, args.rules, &mut simulate))
+        .map(|file| check::check(file, kernel.as_ref(), args.offline, args.rules, &mut simulate))
         .collect::<Result<_>>()?;
     if args.undecided_is_broken {
         checked.iter_mut().for_each(Checked::demand_decisions);

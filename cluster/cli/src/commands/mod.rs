@@ -12,6 +12,7 @@ mod exec;
 mod fault;
 mod figures;
 mod inspect;
+mod kernel;
 mod logs;
 mod match_unit;
 mod plan;
@@ -44,7 +45,7 @@ use niclab_cluster::{
 };
 use niclab_spec::ClusterName;
 
-use crate::arguments::{Command, DriverAction};
+use crate::arguments::{Command, DriverAction, KernelAction};
 
 /// Does what is asked.
 ///
@@ -59,6 +60,7 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::Shell(args) => shell::run(&args),
         Command::Debug(args) => debug::run(&args),
         Command::Driver(DriverAction::Watch(args)) => driver::watch(&args),
+        Command::Kernel(KernelAction::Build(args)) => kernel::build(&args),
         Command::Logs(args) => logs::run(&args),
         Command::Down(args) => down::run(&args),
         Command::Plan(args) => plan::run(&args),

@@ -26,6 +26,7 @@ use niclab_cluster::{
         text::report_text,
     },
     supervisor::control::PLAN,
+    watching::{self, coverage},
 };
 use niclab_spec::{Cluster, ClusterName, Report, RuleChecking};
 
@@ -34,6 +35,9 @@ use crate::arguments::{ReportFormat, RunArgs};
 
 /// What runs where no command is given.
 const DEMONSTRATION: [&str; 3] = ["niclab-perf", "demo", "--json"];
+
+/// The code of a run whose commands went well, but in which the guests' kernel found something.
+const FOUND: u8 = 1;
 
 /// No demonstration prints more; a command's output is never kept.
 const MAX_RESULT_BYTES: usize = 4 * 1024 * 1024;
@@ -54,6 +58,9 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     let cluster = prepare::cluster(&args.cluster)?;
     let name = cluster.name.clone().unwrap_or_else(|| ClusterName::of_run(std::process::id()));
     let plan = prepare::plan(&args.cluster, &cluster, &name, &root, args.cluster.offline)?;
+    if args.coverage.is_some() {
+        coverage::check(&plan)?;
+    }
     let folder = root.claim(&name)?;
     if cluster.rules == RuleChecking::Stop {
         // By which `niclab debug` finds the guest that is stopped.
@@ -63,12 +70,20 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     let starting = plan.start.way.doing();
     eprintln!("niclab: {starting} {count} nodes ({}: {})", accelerator.name(), accelerator.reason);
     let begin = Instant::now();
-    let mut running = RunningCluster::boot(plan, folder, args.cluster.boot_timeout(count), &mut |node| {
+    let timeout = args.cluster.boot_timeout(count, plan.patience);
+    let mut running = RunningCluster::boot(plan, folder, timeout, &mut |node| {
         log::info!("{} is healthy", node.name);
     })?;
     let boot = begin.elapsed();
     eprintln!("niclab: {count} nodes healthy in {:.1} s", boot.as_secs_f64());
     let result = commands_and_report(&mut running, args, &cluster, boot);
+    if result.is_err() {
+        // The guests answer no more, but what they said stands on their consoles.
+        let watched = watching::look_at_consoles(running.plan());
+        if watching::is_anything_found(&watched) {
+            eprint!("{}", watching::text(&watched));
+        }
+    }
     running.shut_down(false);
     result
 }
@@ -88,18 +103,27 @@ fn commands_and_report(
     let measurement = is_wanted.then(|| Measurement::begin(running)).transpose()?;
     // Within what is measured, so that they show nothing else.
     let watches = RunWatches::begin(&args.watch, &running.plan().monitor_socket)?;
-    let (commands, exit_code) = commands(running, args)?;
-    let watched = watches.end();
-    if let Some(measurement) = measurement {
-        let readings = measurement.end(running)?;
-        let report = readings.report(running, cluster, Outcome { boot, exit_code, commands });
+    let (commands, mut exit_code) = commands(running, args)?;
+    let files = watches.end();
+    let readings = measurement.map(|measurement| measurement.end(running)).transpose()?;
+    // Behind all that is measured.
+    let watched = watching::look(running)?;
+    eprint!("{}", watching::text(&watched));
+    if exit_code == 0 && watching::is_anything_found(&watched) {
+        exit_code = FOUND;
+    }
+    if let Some(path) = &args.coverage {
+        coverage::write(running, path)?;
+    }
+    if let Some(readings) = readings {
+        let report = readings.report(running, cluster, Outcome { boot, exit_code, commands, watched });
         if let Some(file) = file {
             file.write(&report)?;
         }
         print_report(format, &report)?;
     }
-    for watched in watched? {
-        eprintln!("niclab: {}", watched.text());
+    for file in files? {
+        eprintln!("niclab: {}", file.text());
     }
     let is_broken = cluster.rules.is_on() && is_broken(running, format)?;
     Ok(if is_broken && cluster.rules.is_failure() && exit_code == 0 { RULE_BROKEN } else { exit_code })

@@ -44,7 +44,7 @@ pub fn run(args: &UpArgs) -> Result<u8> {
     }
     let plan = prepare::plan(&args.cluster, &cluster, &name, &root, args.cluster.offline)?;
     let (count, accelerator) = (plan.nodes.len(), plan.accelerator.clone());
-    let boot_timeout = args.cluster.boot_timeout(count);
+    let boot_timeout = args.cluster.boot_timeout(count, plan.patience);
     let starting = plan.start.way.doing();
     eprintln!("niclab: {starting} {count} nodes ({}: {})", accelerator.name(), accelerator.reason);
     let begin = Instant::now();

@@ -100,6 +100,8 @@ struct Guest {
     control: UnixStream,
     agent: Arc<AgentClient>,
     memory: GuestMemory,
+    /// Times as long as usual.
+    patience: u32,
 }
 
 impl Guest {
@@ -124,15 +126,16 @@ impl Guest {
         let qemu = Process::spawn("template", &plan, input, &[agents_end.as_fd(), controls_end.as_fd()])?;
         // QEMU's alone from now on, so that its end is seen.
         drop((agents_end, controls_end));
-        let agent = AgentClient::over(agent, Instant::now() + BOOT_TIMEOUT).map_err(|error| {
+        let deadline = Instant::now() + BOOT_TIMEOUT * recipe.patience;
+        let agent = AgentClient::over(agent, deadline).map_err(|error| {
             let words = [CONSOLE, LOG].map(|file| tail(&folder.join(file), TAIL_LINES)).join("\n");
             TemplateError::Guest { error, words }
         })?;
-        Ok(Self { qemu, control, agent, memory })
+        Ok(Self { qemu, control, agent, memory, patience: recipe.patience })
     }
 
     fn save(self, folder: &Path) -> Result<(), TemplateError> {
-        clear_free_memory(&self.agent)?;
+        clear_free_memory(&self.agent, CLEAR_TIMEOUT * self.patience)?;
         let mut control = Qmp::over(self.control, SAVE_TIMEOUT)?;
         control.save(&folder.join(STATE), SAVE_TIMEOUT)?;
         // The guest is stopped, and nobody writes to its memory.
@@ -141,8 +144,8 @@ impl Guest {
     }
 }
 
-fn clear_free_memory(agent: &Arc<AgentClient>) -> Result<(), TemplateError> {
-    let deadline = Instant::now() + CLEAR_TIMEOUT;
+fn clear_free_memory(agent: &Arc<AgentClient>, limit: Duration) -> Result<(), TemplateError> {
+    let deadline = Instant::now() + limit;
     let exec = Exec { argv: CLEAR.map(str::to_owned).to_vec(), ..Exec::default() };
     let failed = |error: AgentError| TemplateError::Clear(error.to_string());
     let command = agent.exec(exec).map_err(failed)?;

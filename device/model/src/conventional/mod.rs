@@ -14,6 +14,7 @@
 
 use alloc::sync::Arc;
 
+use crate::fabric::series::SeriesFrame;
 use crate::parts::effects::DESCRIPTOR_BYTES;
 use crate::parts::host_interface::{BusTransfer, HostInterface};
 use crate::platform::ledger::{Crossing, Ledger};
@@ -42,6 +43,70 @@ impl Conventional {
             let told = interface.host_copy(prepared, bytes);
             fetch(interface, told, bytes, has_doorbell)
         })
+    }
+
+    /// [`Self::transmit`] of frames of the same length, to the same sums and instants: the host begins with each when it is done with
+    /// the one before, and none before another node began with its `latest`. The first `doorbells` of them are rung for. Each frame
+    /// is told when the host began with it, and when it is ready for the link.
+    pub fn transmit_all(
+        &mut self,
+        frames: &mut [SeriesFrame],
+        bytes: u64,
+        doorbells: u64,
+        latest: &mut Time,
+        node: &mut NodeBus,
+    ) {
+        let send_ps = self.interface.profile().host.send_ps;
+        self.on(node, |interface| {
+            let mut sends = interface.works(Crossing::HostSend, bytes, send_ps);
+            let mut copies = interface.copies(bytes);
+            let mut rings = interface.transfers(BusTransfer::Doorbell, 0);
+            let mut fetches = interface.transfers(BusTransfer::DescriptorFetch, DESCRIPTOR_BYTES);
+            let mut reads = interface.transfers(BusTransfer::DmaRead, bytes);
+            let mut returns = interface.transfers(BusTransfer::DescriptorWriteBack, DESCRIPTOR_BYTES);
+            let mut begun = *latest;
+            for (number, frame) in frames.iter_mut().enumerate() {
+                begun = begun.max(interface.clock());
+                let prepared = interface.occupy(&mut sends, begun);
+                let mut told = interface.occupy(&mut copies, prepared);
+                if (number as u64) < doorbells {
+                    told = interface.carry(&mut rings, told).end;
+                }
+                let fetched = interface.carry(&mut fetches, told).end;
+                let read = interface.carry(&mut reads, fetched).end;
+                interface.carry(&mut returns, read);
+                *frame = SeriesFrame { launched: begun, at: Some(read) };
+            }
+            *latest = begun;
+            let ledger = interface.ledger_mut();
+            [sends, copies].iter().for_each(|series| ledger.enter(series));
+            [rings, fetches, reads, returns].iter().for_each(|series| interface.enter_transfers(series));
+        });
+    }
+
+    /// [`Self::receive`] of frames of the same length, to the same sums and instants, each at the instant that it has; what has none
+    /// does not come. Each is a message, and over when the receiving program has it.
+    pub fn receive_all(&mut self, frames: &mut [SeriesFrame], bytes: u64, node: &mut NodeBus) {
+        let receive_ps = self.interface.profile().host.receive_ps;
+        self.on(node, |interface| {
+            let mut fetches = interface.transfers(BusTransfer::DescriptorFetch, DESCRIPTOR_BYTES);
+            let mut writes = interface.transfers(BusTransfer::DmaWrite, bytes);
+            let mut returns = interface.transfers(BusTransfer::DescriptorWriteBack, DESCRIPTOR_BYTES);
+            let mut takes = interface.works(Crossing::HostReceive, bytes, receive_ps);
+            let mut copies = interface.copies(bytes);
+            for at in frames.iter_mut().filter_map(|frame| frame.at.as_mut()) {
+                let fetched = interface.carry(&mut fetches, *at).end;
+                let stored = interface.carry(&mut writes, fetched).end;
+                let visible = interface.carry(&mut returns, stored).end;
+                let taken = interface.occupy(&mut takes, visible);
+                *at = interface.occupy(&mut copies, taken);
+            }
+            let ledger = interface.ledger_mut();
+            [takes, copies].iter().for_each(|series| ledger.enter(series));
+            let took = frames.iter().filter_map(|frame| Some(frame.at?.since(frame.launched)));
+            ledger.complete_all(took);
+            [fetches, writes, returns].iter().for_each(|series| interface.enter_transfers(series));
+        });
     }
 
     /// The card's part of [`Self::transmit`], of a frame that a protocol stack has ready in its own memory.
@@ -131,8 +196,14 @@ fn store(interface: &mut HostInterface, at: Time, bytes: u64) -> Time {
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec;
+
+    use proptest::prelude::*;
+
     use super::*;
     use crate::platform::ledger::Line;
+    use crate::platform::profile::{BusPrices, HostPrices, Price};
+    use crate::platform::trace_tag::TraceTag;
 
     fn counts(nic: &Conventional) -> impl Iterator<Item = (Crossing, Line)> {
         nic.ledger().lines().filter(|(_, line)| line.count > 0)
@@ -174,5 +245,103 @@ mod tests {
         assert_eq!(nic.ledger().line(Crossing::DmaWrite).bytes, 2 * 1_514);
         let total: u64 = nic.ledger().lines().map(|(_, line)| line.price_ps).sum();
         assert_eq!(nic.ledger().total().price_ps, total);
+    }
+
+    fn price() -> impl Strategy<Value = Price> {
+        let ps = || prop_oneof![0..3_u64, 0..5_000_u64, any::<u64>()];
+        let burst_bytes = prop_oneof![Just(0_u64), 8..300_u64];
+        (ps(), ps(), 0..1_000_u64, burst_bytes).prop_map(
+            |(latency_ps, fixed_ps, per_word_ps, burst_bytes)| Price {
+                latency_ps,
+                fixed_ps,
+                per_word_ps,
+                burst_bytes,
+            },
+        )
+    }
+
+    fn profile() -> impl Strategy<Value = Profile> {
+        let host = (0..900_000_u64, 0..900_000_u64, 0..300_u64);
+        (any::<bool>(), prop::array::uniform5(price()), host).prop_map(|(full_duplex, prices, host)| {
+            let [doorbell, dma_write, dma_read, descriptor_fetch, descriptor_write_back] = prices;
+            let (send_ps, receive_ps, copy_per_byte_ps) = host;
+            Profile {
+                host: HostPrices { send_ps, receive_ps, interrupt_ps: 0, copy_per_byte_ps },
+                bus: BusPrices {
+                    full_duplex,
+                    doorbell,
+                    dma_write,
+                    dma_read,
+                    descriptor_fetch,
+                    descriptor_write_back,
+                    ..BusPrices::default()
+                },
+                ..Profile::default()
+            }
+        })
+    }
+
+    /// Two of the same, each with its node, after the same past.
+    fn twins(profile: Profile, is_on: bool, past: &[u64]) -> [(Conventional, NodeBus); 2] {
+        let mut one = (Conventional::new(profile), NodeBus::default());
+        one.0.ledger_mut().set_on(is_on);
+        for &at in past {
+            one.0.receive(Time::from_ps(at), at % 1_500, &mut one.1);
+            one.1.wait_until(Time::from_ps(at / 2));
+        }
+        [one.clone(), one]
+    }
+
+    proptest! {
+        #[test]
+        fn a_series_that_is_sent_is_priced_as_its_frames_one_by_one(
+            profile in profile(),
+            is_on in prop::bool::weighted(0.9),
+            past in prop::collection::vec(0..10_000_000_u64, 0..4),
+            (frames, bytes, doorbells) in (0..70_usize, 14..1_515_u64, 0..5_u64),
+            latest in 0..20_000_000_u64,
+        ) {
+            let [mut single, mut series] = twins(profile, is_on, &past);
+            let (mut single_latest, mut series_latest) = (Time::from_ps(latest), Time::from_ps(latest));
+            let one_by_one: alloc::vec::Vec<_> = (0..frames as u64)
+                .map(|number| {
+                    let launched = single.1.clock().max(single_latest);
+                    single_latest = launched;
+                    let at = single.0.transmit(launched, bytes, number < doorbells, &mut single.1);
+                    SeriesFrame { launched, at: Some(at) }
+                })
+                .collect();
+            let mut together = vec![SeriesFrame::default(); frames];
+            series.0.transmit_all(&mut together, bytes, doorbells, &mut series_latest, &mut series.1);
+            prop_assert_eq!(together, one_by_one);
+            prop_assert_eq!(series_latest, single_latest);
+            prop_assert_eq!((series.0.ledger(), series.1), (single.0.ledger(), single.1));
+        }
+
+        #[test]
+        fn a_series_that_arrives_is_priced_as_its_frames_one_by_one(
+            profile in profile(),
+            is_on in prop::bool::weighted(0.9),
+            past in prop::collection::vec(0..10_000_000_u64, 0..4),
+            frames in prop::collection::vec((0..9_000_000_u64, prop::option::weighted(0.9, 0..10_000_000_u64)), 0..70),
+            bytes in 14..1_515_u64,
+        ) {
+            let [mut single, mut series] = twins(profile, is_on, &past);
+            let frame = |&(launched, at): &(u64, Option<u64>)| SeriesFrame {
+                launched: Time::from_ps(launched),
+                at: at.map(Time::from_ps),
+            };
+            let mut together: alloc::vec::Vec<_> = frames.iter().map(frame).collect();
+            let mut one_by_one = together.clone();
+            for SeriesFrame { launched, at } in &mut one_by_one {
+                let Some(at) = at else { continue };
+                *at = single.0.receive(*at, bytes, &mut single.1);
+                let message = TraceTag { node: 0, port: 0, number: 0, launched: *launched, bytes: bytes as u32 };
+                single.0.ledger_mut().complete(&message, *at);
+            }
+            series.0.receive_all(&mut together, bytes, &mut series.1);
+            prop_assert_eq!(together, one_by_one);
+            prop_assert_eq!((series.0.ledger(), series.1), (single.0.ledger(), single.1));
+        }
     }
 }

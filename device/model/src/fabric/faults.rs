@@ -81,6 +81,11 @@ impl Draws {
     pub(super) const fn next_frame(&mut self) -> Random {
         self.0.set_aside(Self::PER_FRAME)
     }
+
+    /// Passes over the draws of so many frames.
+    pub(super) const fn skip_frames(&mut self, frames: u64) {
+        self.0.set_aside(Self::PER_FRAME.wrapping_mul(frames));
+    }
 }
 
 impl Mishap {

@@ -7,7 +7,7 @@ use thiserror::Error;
 use crate::fabric::PortCounters;
 use crate::fabric::ethernet::HEADER_BYTES;
 use crate::fabric::faults::{Draws, Faults, Mishap};
-use crate::platform::ledger::{Cost, Crossing, Ledger, Place, Resource};
+use crate::platform::ledger::{Cost, Crossing, Ledger, Place, Resource, Series};
 use crate::random::{Random, Rarity};
 use crate::time::{Passage, Span, Time};
 
@@ -157,6 +157,11 @@ impl Link {
         self.is_up && !self.faults.partition
     }
 
+    /// Whether frames of so many bytes pass, and nothing befalls them but that a queue may be full.
+    pub(super) const fn is_sound_for(&self, bytes: usize) -> bool {
+        self.is_up() && !self.is_faulty && bytes <= self.config.mtu_bytes as usize + HEADER_BYTES
+    }
+
     /// What it was made with.
     pub(super) const fn config(&self) -> &LinkConfig {
         &self.config
@@ -299,6 +304,83 @@ impl Link {
     ) -> Option<Arrival> {
         debug_assert!(!self.is_faulty, "a link that is faulty befalls each frame");
         self.pass::<true>(ready, bytes, counters, ledger).0
+    }
+}
+
+/// One direction of a link while a series of frames of one length passes it: what [`Link::pass`] does with each, where nothing befalls
+/// any ([`Link::is_sound_for`]).
+pub(super) struct LinkSeries<'a> {
+    direction: &'a mut Direction,
+    serialization: Span,
+    gap: Span,
+    latency: Span,
+    /// Frames that may wait; none where that is not bounded.
+    queue_frames: Option<u32>,
+    busy_until: Time,
+    came: u64,
+    dropped: u64,
+    series: Series,
+}
+
+impl<'a> LinkSeries<'a> {
+    /// Frames from the node.
+    pub(super) fn to_switch(link: &'a mut Link, bytes: usize, ledger: &Ledger) -> Self {
+        Self::new(link, bytes, false, ledger)
+    }
+
+    /// Frames from the switch.
+    pub(super) fn to_node(link: &'a mut Link, bytes: usize, ledger: &Ledger) -> Self {
+        Self::new(link, bytes, true, ledger)
+    }
+
+    fn new(link: &'a mut Link, bytes: usize, is_to_node: bool, ledger: &Ledger) -> Self {
+        let serialization = link.serialization(bytes);
+        let Link { config, gap, to_switch, to_node, .. } = link;
+        let direction = if is_to_node { to_node } else { to_switch };
+        let latency = config.latency;
+        let cost = Cost { count: 1, bytes: bytes as u64, occupancy: serialization, latency };
+        Self {
+            serialization,
+            gap: *gap,
+            latency,
+            queue_frames: Some(config.queue_frames).filter(|&frames| is_to_node && frames != 0),
+            busy_until: direction.wire.busy_until(),
+            came: 0,
+            dropped: 0,
+            series: ledger.series(Crossing::Serialization, cost),
+            direction,
+        }
+    }
+
+    /// How long a frame is on the wire.
+    pub(super) const fn serialization(&self) -> Span {
+        self.serialization
+    }
+
+    /// The next frame passes: when its first and its last bit are there. None where the queue is full.
+    #[inline(always)]
+    pub(super) fn pass(&mut self, ready: Passage) -> Option<Passage> {
+        self.came += 1;
+        if self.queue_frames.is_some_and(|most| self.direction.is_full(ready.head, most)) {
+            self.dropped += 1;
+            return None;
+        }
+        let start = ready.head.max(self.busy_until);
+        let occupancy = self.serialization.max(ready.tail.since(start));
+        let stage = self.series.cross_for(&mut self.busy_until, ready.head, occupancy);
+        self.busy_until = self.busy_until.max(stage.released + self.gap);
+        if self.queue_frames.is_some() && stage.start > ready.head {
+            self.direction.waiting.push_back(stage.start);
+        }
+        Some(Passage { head: stage.start + self.latency, tail: stage.end })
+    }
+
+    /// All have passed: enters them.
+    pub(super) fn enter(self, counters: &mut PortCounters, ledger: &mut Ledger) {
+        self.direction.wire.hold_until(self.busy_until);
+        self.direction.draws.skip_frames(self.came);
+        counters.dropped_queue += self.dropped;
+        ledger.enter(&self.series);
     }
 }
 

@@ -3,6 +3,7 @@
 //! * [`ethernet`]: the header that every frame has;
 //! * [`faults`]: what may go wrong on a link, drawn from a seed;
 //! * [`link`]: one direction of a link: bandwidth, latency, queue;
+//! * [`series`]: equal frames on one way, priced together;
 //! * [`switch`]: who is where.
 //!
 //! [`Fabric::forward`] takes a frame by reference and says who gets it and when; a shell keeps the bytes. Nothing waits
@@ -11,6 +12,7 @@
 pub mod ethernet;
 pub mod faults;
 pub mod link;
+pub mod series;
 mod stretch;
 pub mod switch;
 
@@ -51,6 +53,8 @@ pub type Routing = fn(&[u8]) -> Option<u16>;
 pub struct Unencoded {
     /// When its first byte is ready for the link, and when its last is.
     pub ready: Passage,
+    /// The port that it goes to.
+    pub to: u16,
     /// Whether it has routing of its own, for networks without Ethernet headers.
     pub is_routed: bool,
     /// Bytes of the frame, with an Ethernet header.
@@ -227,13 +231,25 @@ pub struct Fabric {
     switching: Switching,
 }
 
+/// Where a frame goes that needs nothing of the switch but its passage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KnownWay {
+    /// The port.
+    pub to: u16,
+    /// It goes there by routing of its own.
+    pub is_routed: bool,
+}
+
 impl Switching {
     /// To which port a frame goes, where that is known from the start: by routing of its own, or from one card to another. What
     /// is so is looked up without a change here, and concerns no port but its sender's and that one.
     #[inline]
-    pub fn known_way(&self, frame: &[u8]) -> Option<u16> {
+    pub fn known_way(&self, frame: &[u8]) -> Option<KnownWay> {
         let header = Frame::new_checked(frame)?;
-        self.routing.and_then(|routing| routing(frame)).or_else(|| self.switch.known_way(&header))
+        match self.routing.and_then(|routing| routing(frame)) {
+            Some(to) => Some(KnownWay { to, is_routed: true }),
+            None => Some(KnownWay { to: self.switch.known_way(&header)?, is_routed: false }),
+        }
     }
 
     /// [`Fabric::forward`] on these ports.
@@ -312,12 +328,31 @@ impl Switching {
         }
     }
 
-    /// [`Switching::forward`] of a frame that nobody encoded, over links that are not faulty: from a card to the card of another node,
-    /// by the cards' own addresses, or by the frame's routing where it has some and the network goes by that. It arrives once, or
-    /// not at all.
+    /// [`Switching::forward`] of a frame that nobody encoded, or of which the way is known ([`Switching::known_way`]): from a card to a
+    /// card, by the cards' own addresses, or by the frame's routing where it has some and the network goes by that. `from` is the port of the card that it is from.
     #[inline]
-    pub fn forward_unencoded(&self, from: &mut Port, to: &mut Port, frame: &Unencoded) -> Option<Passage> {
-        let &Unencoded { ready, is_routed, bytes, message } = frame;
+    pub fn forward_unencoded(
+        &self,
+        ports: &mut impl Ports,
+        from: u16,
+        frame: Unencoded,
+        deliveries: &mut Deliveries,
+    ) {
+        let Unencoded { ready, to, is_routed, bytes: frame_bytes, message } = frame;
+        let Some(port) = ports.port(from) else { return };
+        let off_wire = if is_routed && self.routing.is_some() { HEADER_BYTES as u8 } else { 0 };
+        let bytes = frame_bytes.saturating_sub(off_wire.into());
+        for entering in port.enter(ready, bytes, message).into_iter().flatten() {
+            if let Some(transit) = self.cross_switch(ports, entering, from, to, (bytes, off_wire)) {
+                leave(ports, &transit, frame_bytes, message, deliveries);
+            }
+        }
+    }
+
+    /// The same from one port to another, over links that are not faulty: it arrives once, or not at all.
+    #[inline]
+    pub fn pass_unencoded(&self, from: &mut Port, to: &mut Port, frame: &Unencoded) -> Option<Passage> {
+        let &Unencoded { ready, is_routed, bytes, message, .. } = frame;
         let off_wire = if is_routed && self.routing.is_some() { HEADER_BYTES } else { 0 };
         let bytes = bytes.saturating_sub(off_wire);
         let Port { link, counters, ledger } = from;

@@ -338,3 +338,97 @@ proptest! {
         prop_assert_eq!(delivered, sum(|c| c.frames_out));
     }
 }
+
+fn link() -> impl Strategy<Value = LinkConfig> {
+    let wire = (1_000_000_000..20_000_000_000_u64, 0..300_u64, 60..2_000_u32);
+    (wire, 0..20_u32, 0..80_u32, 0..20_u32, 0..4_u32).prop_map(
+        |(wire, framing_bytes, min_frame_bytes, gap_bytes, queue_frames)| {
+            let (bandwidth_bits_per_s, latency_ns, mtu_bytes) = wire;
+            let latency = Span::from_ns(latency_ns);
+            LinkConfig {
+                bandwidth_bits_per_s,
+                latency,
+                mtu_bytes,
+                framing_bytes,
+                min_frame_bytes,
+                gap_bytes,
+                queue_frames,
+            }
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn a_series_is_forwarded_as_its_frames_one_by_one(
+        links in prop::collection::vec(link(), 3),
+        is_cut_through: bool,
+        is_on in prop::bool::weighted(0.9),
+        past in prop::collection::vec((0..3_u16, 0..3_u16, 0..9_000_u64, 14..2_200_usize), 0..8),
+        bytes in 14..1_600_usize,
+        steps in prop::collection::vec(0..1_500_u64, 0..70),
+    ) {
+        let forwarding = if is_cut_through { Forwarding::CutThrough } else { Forwarding::StoreAndForward };
+        let config = FabricConfig { links, forwarding, switch_fall_through: Span::from_ns(90), seed: 5 };
+        let [mut single, mut series] = [(); 2].map(|()| Fabric::new(&config).unwrap());
+        for fabric in [&mut single, &mut series] {
+            fabric.ledgers_mut().for_each(|ledger| ledger.set_on(is_on));
+            for &(from, to, at_ns, bytes) in &past {
+                send(fabric, at_ns, from, &unicast(from, to, bytes));
+            }
+        }
+        let (from, to) = (2, 1);
+        let frame = unicast(from, to, bytes);
+        let mut at = Time::from_ps(5_000 * NS);
+        let readies: Vec<Time> = steps.iter().map(|step| { at += Span::from_ns(*step); at }).collect();
+        let tag = |number: usize| TraceTag { node: from, port: 0, number: number as u64, launched: Time::ZERO, bytes: 0 };
+        let Fabric { ports, switching } = &mut series;
+        let fits = config.links[2].mtu_bytes.min(config.links[1].mtu_bytes) as usize + HEADER_BYTES >= bytes;
+        let way = switching.series_way(&mut ports.own, from, &frame);
+        prop_assert_eq!(way, fits.then_some(to));
+        if way.is_none() || readies.is_empty() {
+            return Ok(());
+        }
+        let mut frames: Vec<_> = readies
+            .iter()
+            .map(|&ready| series::SeriesFrame { launched: Time::ZERO, at: Some(ready) })
+            .collect();
+        switching.forward_series(&mut ports.own, (from, to), bytes, &mut frames, Some(tag(readies.len())));
+        let mut deliveries = Deliveries::new();
+        for (place, &ready) in readies.iter().enumerate() {
+            deliveries.clear();
+            single.forward(ready, from, &frame, Some(tag(place + 1)), &mut deliveries);
+            prop_assert_eq!(frames[place].at, deliveries.first().map(|delivery| delivery.at));
+        }
+        prop_assert_eq!(alloc::format!("{:?}", series.all()), alloc::format!("{:?}", single.all()));
+        prop_assert_eq!(alloc::format!("{:?}", series.switching), alloc::format!("{:?}", single.switching));
+    }
+}
+
+#[test]
+fn what_is_to_go_by_itself_is_no_series() {
+    let way = |fabric: &mut Fabric, from: u16, frame: &[u8]| {
+        fabric.switching.series_way(&mut fabric.ports.own, from, frame)
+    };
+    let plain = || fabric(PLAIN, Forwarding::CutThrough, 3);
+    assert_eq!(way(&mut plain(), 0, &unicast(0, 2, 60)), Some(2));
+    assert_eq!(way(&mut plain(), 0, &unicast(0, 0, 60)), None, "to itself");
+    assert_eq!(way(&mut plain(), 0, &frame(BROADCAST, mac_of_node(0), 60)), None, "to all");
+    assert_eq!(way(&mut plain(), 0, &unicast(0, 2, 1_515)), None, "too long");
+    assert_eq!(way(&mut plain(), 0, &[0; HEADER_BYTES - 1]), None, "no header");
+    type Change = fn(&mut Fabric, u16);
+    let changes: [(&str, Change); 3] = [
+        ("link down", |fabric, port| assert!(fabric.set_link_up(port, false))),
+        ("delay", |fabric, port| {
+            assert!(fabric.set_faults(port, Faults { delay: Span::from_ns(1), ..Faults::NONE }));
+        }),
+        ("stages kept", |fabric, port| fabric.ports.own[usize::from(port)].ledger_mut().record_stages(1)),
+    ];
+    for (what, change) in changes {
+        for port in [0, 2] {
+            let mut fabric = plain();
+            change(&mut fabric, port);
+            assert_eq!(way(&mut fabric, 0, &unicast(0, 2, 60)), None, "{what} at {port}");
+        }
+    }
+}

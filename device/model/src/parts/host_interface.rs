@@ -4,7 +4,7 @@
 
 use alloc::sync::Arc;
 
-use crate::platform::ledger::{Cost, Crossing, Ledger, Place, Resource, Stage};
+use crate::platform::ledger::{Cost, Crossing, Ledger, Place, Resource, Series, Stage};
 use crate::platform::node_bus::NodeBus;
 use crate::platform::profile::{BusPrices, MachineCycles, Passing, Price, Profile, WORD_BYTES};
 use crate::time::{Passage, Span, Time};
@@ -100,6 +100,13 @@ pub struct Passed {
     pub words: Passage,
     /// How long a word takes.
     pub pace: Span,
+}
+
+/// Transfers over the bus that cost the same, entered together.
+#[derive(Debug)]
+pub struct Transfers {
+    transfer: BusTransfer,
+    series: Series,
 }
 
 /// One master's prices and ledger, and, while it acts, its node's host and bus.
@@ -215,6 +222,13 @@ impl HostInterface {
             (Place::BusInward, &mut self.node.inward)
         };
         let stage = self.ledger.charge_at(transfer.crossing(), place, direction, ready, cost);
+        self.moved(transfer, &stage);
+        stage
+    }
+
+    /// What a transfer leaves behind at the node: what the host started keeps it busy.
+    #[inline(always)]
+    fn moved(&mut self, transfer: BusTransfer, stage: &Stage) {
         if transfer.is_outward() {
             self.node.begun = stage.start;
         }
@@ -225,7 +239,54 @@ impl HostInterface {
             BusTransfer::PioRead => self.node.host = self.node.host.max(stage.end),
             _ => {}
         }
+    }
+
+    /// Begins a series of transfers of `bytes` each, for a master that waits for its turn.
+    #[inline(always)]
+    pub fn transfers(&self, transfer: BusTransfer, bytes: u64) -> Transfers {
+        debug_assert!(!self.goes_first, "a series has no way to go first");
+        let cost = cost_of(transfer.price(&self.profile.bus), bytes);
+        Transfers { transfer, series: self.ledger.series(transfer.crossing(), cost) }
+    }
+
+    /// Carries out the next transfer of a series: as [`Self::transfer`], but for what its ledger is told by [`Self::enter_transfers`].
+    #[inline(always)]
+    pub fn carry(&mut self, transfers: &mut Transfers, ready: Time) -> Stage {
+        let Transfers { transfer, series } = transfers;
+        let is_outward = transfer.is_outward() && self.profile.bus.full_duplex;
+        let direction = if is_outward { &mut self.node.outward } else { &mut self.node.inward };
+        let stage = series.cross(direction, ready);
+        self.moved(*transfer, &stage);
         stage
+    }
+
+    /// Enters a series of transfers that is over.
+    pub fn enter_transfers(&mut self, transfers: &Transfers) {
+        self.ledger.enter(&transfers.series);
+    }
+
+    /// Begins a series of pieces of the host's software that take `ps` each.
+    #[inline]
+    pub const fn works(&self, crossing: Crossing, bytes: u64, ps: u64) -> Series {
+        self.ledger.series(crossing, Cost::once(bytes, Span::from_ps(ps)))
+    }
+
+    /// The same of copies in host memory.
+    #[inline]
+    pub fn copies(&self, bytes: u64) -> Series {
+        self.works(Crossing::HostCopy, bytes, self.profile.host.copy_per_byte_ps.saturating_mul(bytes))
+    }
+
+    /// Lets the host do the next piece of a series. Returns when it is done.
+    #[inline(always)]
+    pub fn occupy(&mut self, series: &mut Series, ready: Time) -> Time {
+        series.cross(&mut self.node.host, ready).end
+    }
+
+    /// When the host can begin its next operation.
+    #[inline]
+    pub fn clock(&self) -> Time {
+        self.node.clock()
     }
 
     /// The host's software before a message. Returns when it is done.

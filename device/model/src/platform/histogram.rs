@@ -32,6 +32,30 @@ impl Histogram {
         self.greatest = self.greatest.max(value);
         self.count += 1;
         self.sum += u128::from(value);
+        self.count_one(value);
+    }
+
+    /// Enters these numbers.
+    #[inline]
+    pub fn enter_all(&mut self, values: impl Iterator<Item = u64>) {
+        let (mut least, mut greatest, mut count) = (u64::MAX, self.greatest, 0);
+        for value in values {
+            least = least.min(value);
+            greatest = greatest.max(value);
+            count += 1;
+            self.sum += u128::from(value);
+            self.count_one(value);
+        }
+        if count > 0 {
+            self.least = if self.count == 0 { least } else { self.least.min(least) };
+            self.greatest = greatest;
+            self.count += count;
+        }
+    }
+
+    /// Counts a number in its place.
+    #[inline]
+    fn count_one(&mut self, value: u64) {
         let (octave, step) = place_of(value);
         if octave >= self.octaves.len() {
             self.octaves.resize(octave + 1, None);
@@ -205,6 +229,15 @@ mod tests {
             prop_assert_eq!(histogram.min(), values[0]);
             prop_assert_eq!(histogram.max(), *values.last().unwrap());
             prop_assert_eq!(histogram.sum(), values.iter().map(|&value| u128::from(value)).sum::<u128>());
+        }
+
+        #[test]
+        fn numbers_that_are_entered_together_are_those_entered_one_by_one(first in values(), second in values()) {
+            let mut together = Histogram::default();
+            together.enter_all(core::iter::empty());
+            together.enter_all(first.iter().copied());
+            together.enter_all(second.iter().copied());
+            prop_assert_eq!(together, of(&[first, second].concat()));
         }
 
         #[test]

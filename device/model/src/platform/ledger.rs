@@ -247,6 +247,43 @@ struct Recorder {
     lost: u64,
 }
 
+/// Crossings of one kind, one for each of a series of equal things, which are entered together when all have crossed: the same sums
+/// as if each had been charged by itself ([`Ledger::charge_at`]).
+#[derive(Debug)]
+pub struct Series {
+    crossing: Crossing,
+    cost: Cost,
+    is_on: bool,
+    crossed: u64,
+    price_ps: u64,
+    waited_ps: u64,
+}
+
+impl Series {
+    /// Lets the next one that is ready at `ready` cross a place that is busy until `busy_until`, as soon as that is free.
+    #[inline(always)]
+    pub fn cross(&mut self, busy_until: &mut Time, ready: Time) -> Stage {
+        self.cross_for(busy_until, ready, self.cost.occupancy)
+    }
+
+    /// The same of one that keeps the place busy for another while than the others.
+    #[inline(always)]
+    pub fn cross_for(&mut self, busy_until: &mut Time, ready: Time, occupancy: Span) -> Stage {
+        let crossing = self.crossing;
+        if !self.is_on {
+            return Stage { crossing, start: ready, released: ready, end: ready };
+        }
+        let start = ready.max(*busy_until);
+        let released = start + occupancy;
+        *busy_until = released;
+        let end = released + self.cost.latency;
+        self.crossed += 1;
+        self.price_ps = self.price_ps.wrapping_add(end.since(start).as_ps());
+        self.waited_ps = self.waited_ps.wrapping_add(start.since(ready).as_ps());
+        Stage { crossing, start, released, end }
+    }
+}
+
 /// Counts, bytes and picoseconds by kind of crossing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ledger {
@@ -384,6 +421,39 @@ impl Ledger {
             self.record(&stage, place, ready, &cost);
         }
         stage
+    }
+
+    /// Whether single stages are kept: each crossing is then to be charged by itself, for a series has none.
+    #[inline]
+    pub const fn is_recording(&self) -> bool {
+        self.is_recording
+    }
+
+    /// Begins a series of crossings that cost the same.
+    #[inline]
+    pub const fn series(&self, crossing: Crossing, cost: Cost) -> Series {
+        Series { crossing, cost, is_on: self.is_on, crossed: 0, price_ps: 0, waited_ps: 0 }
+    }
+
+    /// Enters a series that was begun here.
+    #[inline]
+    pub fn enter(&mut self, series: &Series) {
+        let &Series { crossing, cost, crossed, price_ps, waited_ps, .. } = series;
+        self.lines[crossing as usize].add(&Line {
+            count: cost.count.wrapping_mul(crossed),
+            bytes: cost.bytes.wrapping_mul(crossed),
+            price_ps,
+            waited_ps,
+        });
+    }
+
+    /// As many messages are over as `took` has elements, each of which says how long one took. What follows is nobody's.
+    #[inline]
+    pub fn complete_all(&mut self, took: impl Iterator<Item = Span>) {
+        if self.is_on {
+            self.latency.enter_all(took.map(Span::as_ps));
+        }
+        self.current = None;
     }
 
     /// What this kind has cost.

@@ -66,7 +66,7 @@ impl<'a> Frame<'a> {
             let first = slice.get_ref::<[u8; HEADER_BYTES]>(0);
             if let (Ok(first), Ok(rest)) = (first, slice.offset(HEADER_BYTES)) {
                 *header = first.load();
-                return Ok(Self { bytes: rest.len(), pieces: smallvec::smallvec![rest] });
+                return Ok(Self::from_piece(rest));
             }
         }
         Self::from_buffers(memory, chain, header)
@@ -109,6 +109,12 @@ impl<'a> Frame<'a> {
         let mut header = [0; ETHERNET_BYTES];
         self.peek(&mut header);
         header
+    }
+
+    /// A frame that is one piece.
+    #[inline]
+    pub fn from_piece(piece: VolatileSlice<'a>) -> Self {
+        Self { bytes: piece.len(), pieces: smallvec::smallvec![piece] }
     }
 
     /// A frame in memory of ours.

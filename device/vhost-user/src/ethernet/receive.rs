@@ -8,7 +8,7 @@ use vm_memory::{VolatileMemory, VolatileSlice};
 use super::frame::Frame;
 use super::header::{HEADER_BYTES, Offload};
 use crate::memory::{DmaMemory, MemoryError};
-use crate::ring::{Buffer, Burst, Chain, RingError};
+use crate::ring::{Buffer, Burst, Chain, RingError, Singles};
 
 /// Why a frame did not get into a receive queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -55,12 +55,21 @@ pub struct Receiver<'a> {
     /// Chains taken for the frame at hand, and how much each holds.
     heads: SmallVec<[(u16, u32); 64]>,
     buffers: SmallVec<[Buffer; 64]>,
+    /// Buffers taken for frames that come together.
+    singles: Singles,
 }
 
 impl<'a> Receiver<'a> {
     /// Receives through `burst`.
     pub fn new(burst: Burst<'a>, merges_buffers: bool) -> Self {
-        Self { burst, merges_buffers, chain: Chain::new(), heads: SmallVec::new(), buffers: SmallVec::new() }
+        Self {
+            burst,
+            merges_buffers,
+            chain: Chain::new(),
+            heads: SmallVec::new(),
+            buffers: SmallVec::new(),
+            singles: Singles::new(),
+        }
     }
 
     /// The queue.
@@ -87,6 +96,29 @@ impl<'a> Receiver<'a> {
             left -= filled;
         }
         copied
+    }
+
+    /// Writes frames of one length with the same header, each of one piece, into the next chains, as long as these are one buffer
+    /// that holds one. How many it wrote: for the next one the queue is as it was.
+    #[inline]
+    pub fn put_all(&mut self, offload: &Offload, pieces: &[VolatileSlice<'_>]) -> usize {
+        let Self { burst, singles, .. } = self;
+        burst.take_singles(singles, pieces.len());
+        let memory = burst.memory();
+        let header = offload.encode(1);
+        let written = singles.iter().zip(pieces).take_while(|(single, piece)| {
+            let Buffer { address, bytes, writable } = single.buffer;
+            writable
+                && bytes as usize >= HEADER_BYTES + piece.len()
+                && write_short(memory, address, &header, piece).is_ok()
+        });
+        let written = written.count();
+        burst.give_back(singles.len() - written);
+        let filled = |piece: &VolatileSlice<'_>| (HEADER_BYTES + piece.len()) as u32;
+        burst.push_used_all(
+            singles.iter().zip(pieces).take(written).map(|(single, p)| (single.head, filled(p))),
+        );
+        written
     }
 
     /// Writes header and frame if the frame is one piece and the next chain one buffer that holds it, as most are. False

@@ -87,15 +87,16 @@ impl DriverRing {
         if buffers.is_empty() || buffers.len() > self.free.len() {
             return Ok(None);
         }
-        let chain = self.free.split_off(self.free.len() - buffers.len());
-        for (index, buffer) in buffers.iter().enumerate() {
-            let Some(&descriptor) = chain.get(index) else { break };
-            let next = chain.get(index + 1).copied();
+        let first = self.free.len() - buffers.len();
+        for (place, buffer) in (first..).zip(buffers) {
+            let Some(&descriptor) = self.free.get(place) else { break };
+            let next = self.free.get(place + 1).copied();
             let flags =
                 next.map_or(0, |_| VRING_DESC_F_NEXT) | if buffer.writable { VRING_DESC_F_WRITE } else { 0 };
             self.write_descriptor(descriptor, *buffer, flags as u16, next.unwrap_or(0))?;
         }
-        let head = chain.first().copied();
+        let head = self.free.get(first).copied();
+        self.free.truncate(first);
         if let Some(head) = head {
             self.offer(head)?;
         }

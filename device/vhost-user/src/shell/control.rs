@@ -61,6 +61,11 @@ impl Control {
         self.pending.len() >= MAX_PENDING
     }
 
+    /// Whether no request waits for its answer.
+    pub fn is_empty(&self) -> bool {
+        self.pending.is_empty()
+    }
+
     /// Takes the next chain. A request is at most [`MAX_CONTROL_BYTES`]; what is longer than that is longer than any
     /// request, and the model refuses it. One chain at a time: a guest may keep its queue full of those that cannot be
     /// answered, which cost as much as others.

@@ -9,6 +9,7 @@
 //! stack computes and waits in its own time, so that model time is an estimate here.
 
 mod sending;
+mod series;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,6 +25,7 @@ use niclab_model::time::Time;
 use smallvec::SmallVec;
 
 use self::sending::Sender;
+use self::series::Collected;
 use super::card::{Traffic, Violations, violation};
 use super::network::Network;
 use super::node::Nodes;
@@ -90,6 +92,8 @@ pub struct PortState {
     pub for_stations: VecDeque<ForStations>,
     /// What was sent to stations has left something under way.
     pub owes_settling: bool,
+    /// Frames that it sent as series.
+    pub series_frames: u64,
     backlog: Backlog,
     /// Frames on the wire that were priced.
     priced: u64,
@@ -106,6 +110,7 @@ impl PortState {
             violations: Violations::default(),
             for_stations: VecDeque::new(),
             owes_settling: false,
+            series_frames: 0,
             backlog: Backlog::default(),
             priced: 0,
         }
@@ -162,6 +167,8 @@ pub struct Ethernet {
     held: Vec<Held>,
     deliveries: Deliveries,
     latest_sent: Time,
+    /// All frames go one by one.
+    goes_singly: bool,
 }
 
 impl Ethernet {
@@ -173,7 +180,13 @@ impl Ethernet {
             held: Vec::new(),
             deliveries: Deliveries::new(),
             latest_sent: Time::ZERO,
+            goes_singly: false,
         }
+    }
+
+    /// Lets equal frames go as series, as they do, or has each go by itself: to compare the two.
+    pub fn set_series(&mut self, is_on: bool) {
+        self.goes_singly = !is_on;
     }
 
     /// Doorbells rung on all queues of a node since the daemon started.
@@ -204,7 +217,7 @@ impl Ethernet {
         turn: &mut Turn,
         nodes: &mut Nodes<'_>,
     ) -> bool {
-        let Self { functions, states, held, deliveries, latest_sent } = self;
+        let Self { functions, states, held, deliveries, latest_sent, goes_singly } = self;
         let doorbells = functions.get_mut(node).map_or(0, |function| function.take_doorbells(QUEUE_TRANSMIT));
         let Some(function) = functions.get(node) else { return false };
         let Some(vring) = function.vrings.get(QUEUE_TRANSMIT) else { return false };
@@ -215,7 +228,9 @@ impl Ethernet {
                 return false;
             }
         };
-        burst.want_doorbell(false);
+        if !matches!(burst.available(), Ok(0)) {
+            burst.want_doorbell(false);
+        }
         let receivers = Receivers::new(functions, states, nodes);
         let mut sender = Sender {
             node,
@@ -227,9 +242,14 @@ impl Ethernet {
             latest_sent,
             concern: Concern::Host,
             doorbells,
+            takes_series: !*goes_singly,
+            sent_as_series: 0,
         };
-        let mut chain = Chain::new();
+        let (mut chain, mut collected) = (Chain::new(), Collected::default());
         while !turn.is_over() {
+            if sender.send_series(&function.memory, &mut burst, turn, &mut collected) {
+                continue;
+            }
             // A chain that cannot be walked costs as well, and a guest may offer them without end.
             turn.spend(FRAME_NS);
             match burst.pop(&mut chain) {
@@ -250,10 +270,11 @@ impl Ethernet {
             }
         }
         sender.receivers.finish();
-        let doorbells = sender.doorbells;
+        let (doorbells, sent_as_series) = (sender.doorbells, sender.sent_as_series);
         drop(sender);
         let mut owner = states.get_mut(node).zip(nodes.bus_mut(node));
         if let Some((state, bus)) = &mut owner {
+            state.series_frames += sent_as_series;
             state.doorbells(doorbells, bus);
         }
         if burst.publish() == Interrupt::Wanted

@@ -33,11 +33,11 @@ impl Loan {
         Some(Self { memory: Arc::clone(memory), ranges: ranges.clone(), finish })
     }
 
-    /// The frame with this head, whose data it is.
+    /// The frame with this head, whose data it is. It stays in one place on its way: what describes it is long, and is handed on often.
     #[inline]
-    pub fn behind(self, head: FrameBytes) -> LentFrame {
+    pub fn behind(self, head: FrameBytes) -> Box<LentFrame> {
         let data_bytes = self.ranges.iter().map(|range| range.bytes as usize).sum();
-        LentFrame { head, data_bytes, loan: self }
+        Box::new(LentFrame { head, data_bytes, loan: self })
     }
 }
 
@@ -94,7 +94,7 @@ pub enum Carried {
     /// With its data.
     Whole(SharedFrame),
     /// Without.
-    Lent(LentFrame),
+    Lent(Box<LentFrame>),
 }
 
 impl Carried {

@@ -2,7 +2,8 @@
 
 use niclab_model::fabric::ethernet::{Concern, HEADER_BYTES};
 use niclab_model::fabric::faults::Faults;
-use niclab_model::fabric::{Deliveries, Delivery, Port, Ports, Switching, Unencoded};
+use niclab_model::fabric::series::{PortPairs, SeriesFrame};
+use niclab_model::fabric::{Deliveries, Delivery, KnownWay, Port, Ports, Switching, Unencoded};
 use niclab_model::nic::frame::{LentHead, SharedFrame};
 use niclab_model::nic::parcel::Parcel;
 use niclab_model::platform::trace_tag::TraceTag;
@@ -107,7 +108,7 @@ impl Network {
 
     /// To which node a frame goes, where that is known from the start.
     #[inline]
-    pub fn known_way(&self, frame: &[u8]) -> Option<u16> {
+    pub fn known_way(&self, frame: &[u8]) -> Option<KnownWay> {
         self.switching.known_way(frame)
     }
 
@@ -136,9 +137,9 @@ impl Network {
     /// arrival, or none where a link or its queue is in the way.
     #[inline]
     pub fn pass(&mut self, from: &mut Port, to: &mut Port, parcel: &Parcel) -> Option<Passage> {
-        let &Parcel { ready, is_routed, bytes, message, .. } = parcel;
-        let passage =
-            self.switching.forward_unencoded(from, to, &Unencoded { ready, is_routed, bytes, message })?;
+        let &Parcel { ready, to: number, is_routed, bytes, message, .. } = parcel;
+        let frame = Unencoded { ready, to: number, is_routed, bytes, message };
+        let passage = self.switching.pass_unencoded(from, to, &frame)?;
         self.latest = self.latest.max(passage.tail);
         Some(passage)
     }
@@ -250,24 +251,30 @@ impl Network {
         !self.taps.is_any() && !self.is_any_faulty()
     }
 
-    /// Sends a frame of a model whose data is lent, while [`Network::may_lend`]. As [`Network::send`]: the frame is given back
-    /// when it arrives at once, and is under way otherwise.
+    /// Sends a frame of a model whose data is lent, while [`Network::may_lend`], on its `way` where that is known. As [`Network::send`]:
+    /// the frame is given back when it arrives at once, and is under way otherwise.
     #[inline]
     pub fn send_lent(
         &mut self,
         ports: &mut impl Ports,
         ready: Passage,
         from: u16,
-        frame: LentFrame,
+        frame: Box<LentFrame>,
+        way: Option<KnownWay>,
         message: Option<TraceTag>,
-    ) -> Option<(Delivery, LentFrame)> {
+    ) -> Option<(Delivery, Box<LentFrame>)> {
         let LentHead { bytes: head, frame_bytes } = frame.head();
-        if let Some(place) = self.blank.get_mut(..head.len()) {
-            place.copy_from_slice(head);
-        }
-        let silence = self.blank.get(..frame_bytes).unwrap_or_default();
         self.deliveries.clear();
-        self.switching.forward(ports, ready, from, silence, message, &mut self.deliveries);
+        if let Some(KnownWay { to, is_routed }) = way {
+            let frame = Unencoded { ready, to, is_routed, bytes: frame_bytes, message };
+            self.switching.forward_unencoded(ports, from, frame, &mut self.deliveries);
+        } else {
+            if let Some(place) = self.blank.get_mut(..head.len()) {
+                place.copy_from_slice(head);
+            }
+            let silence = self.blank.get(..frame_bytes).unwrap_or_default();
+            self.switching.forward(ports, ready, from, silence, message, &mut self.deliveries);
+        }
         match self.deliveries.as_slice() {
             &[only] if self.is_idle() => {
                 self.latest = self.latest.max(only.at);
@@ -310,7 +317,8 @@ impl Network {
         let frame = match frame {
             Carried::Whole(frame) => frame,
             Carried::Lent(frame) => {
-                if let Some((delivery, frame)) = self.send_lent(ports, ready, from, frame, message) {
+                let way = self.known_way(frame.head().bytes);
+                if let Some((delivery, frame)) = self.send_lent(ports, ready, from, frame, way, message) {
                     self.has_lent = true;
                     self.push(&delivery, Carried::Lent(frame), message, Concern::Card, false);
                 }
@@ -414,6 +422,37 @@ impl Network {
         for delivery in deliveries.iter() {
             self.latest = self.latest.max(delivery.at);
         }
+    }
+
+    /// To which node Ethernet frames of `bytes` that begin with `header` go as a series: see [`Switching::series_way`].
+    #[inline]
+    pub fn series_way(
+        &mut self,
+        ports: &mut impl PortPairs,
+        from: u16,
+        header: &[u8; HEADER_BYTES],
+        bytes: usize,
+    ) -> Option<u16> {
+        if let Some(place) = self.blank.first_chunk_mut() {
+            *place = *header;
+        }
+        self.switching.series_way(ports, from, self.blank.get(..bytes)?)
+    }
+
+    /// Prices Ethernet frames of one length from one node to another: see [`Switching::forward_series`].
+    #[inline]
+    pub fn forward_series(
+        &mut self,
+        ports: &mut impl PortPairs,
+        way: (u16, u16),
+        bytes: usize,
+        frames: &mut [SeriesFrame],
+        last: Option<TraceTag>,
+    ) {
+        self.switching.forward_series(ports, way, bytes, frames, last);
+        // The last of a link's frames comes last.
+        let latest = frames.iter().rev().find_map(|frame| frame.at);
+        self.latest = self.latest.max(latest.unwrap_or_default());
     }
 
     /// The same for an Ethernet frame of which all bytes are there, shown to those who watch.

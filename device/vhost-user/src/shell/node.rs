@@ -1,5 +1,6 @@
 //! What belongs to one node goes together, behind a lock of its own.
 
+use niclab_model::fabric::series::PortPairs;
 use niclab_model::fabric::{Port, Ports};
 use niclab_model::nic::Output;
 use niclab_model::platform::node_bus::NodeBus;
@@ -225,6 +226,14 @@ impl Ports for Nodes<'_> {
     #[inline]
     fn port(&mut self, number: u16) -> Option<&mut Port> {
         self.get_mut(usize::from(number)).map(|node| &mut node.port)
+    }
+}
+
+impl PortPairs for Nodes<'_> {
+    #[inline]
+    fn pair(&mut self, one: u16, other: u16) -> Option<(&mut Port, &mut Port)> {
+        let (one, other) = Nodes::pair(self, one.into(), other.into())?;
+        Some((&mut one.port, &mut other.port))
     }
 }
 

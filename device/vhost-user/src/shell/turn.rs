@@ -46,6 +46,12 @@ impl Turn {
         self.left_ns == 0
     }
 
+    /// Whether the turn is not over when so much more was taken out of it.
+    #[inline]
+    pub const fn has_more_than(self, ns: u32) -> bool {
+        self.left_ns > ns
+    }
+
     /// Takes the estimated price of an operation out of the turn. The last operation of a turn may cost more than is left.
     #[inline]
     pub const fn spend(&mut self, ns: u32) {

@@ -218,6 +218,14 @@ impl World<'_> {
         (0..self.nodes.len()).any(|node| self.serve_pages(node).more)
     }
 
+    /// Looks whether launches wait of which nobody told, where drivers are held to rules, and takes none.
+    pub fn peek_rules(&mut self) {
+        for (_, node) in self.nodes.iter_mut() {
+            let Card { rules, pages, vrings, .. } = &mut node.card;
+            rules.iter_mut().for_each(|rules| rules.peek(pages, vrings));
+        }
+    }
+
     /// Looks through memory that nobody in a guest is to touch, where drivers are held to rules.
     pub fn check_memory(&mut self) {
         self.nodes.iter_mut().for_each(|(_, node)| node.card.check_memory());
@@ -509,14 +517,15 @@ impl World<'_> {
         };
         let frame = loan.behind(head);
         let was_cut = self.common.cut.is_some();
-        if !self.reaches(frame.head().bytes, Concern::Card) {
+        let way = self.common.network.known_way(frame.head().bytes);
+        if !self.reaches_by(way) {
             let Passage { head: at, tail } = ready;
             let frame = Output::Frame { at, tail, frame: frame.into_owned(), message };
             return self.set_aside(node, frame, was_cut);
         }
         self.count_sent(node, ready.head, frame.frame_bytes());
         if let Some((delivery, frame)) =
-            self.common.network.send_lent(&mut self.nodes, ready, node as u16, frame, message)
+            self.common.network.send_lent(&mut self.nodes, ready, node as u16, frame, way, message)
         {
             let to = usize::from(delivery.to);
             let passage = Passage { head: delivery.head, tail: delivery.at };

@@ -17,6 +17,7 @@ mod monitor;
 mod parts;
 mod report;
 mod rules;
+mod series;
 mod stations;
 mod turns;
 mod ultra;

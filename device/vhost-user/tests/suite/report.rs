@@ -7,7 +7,7 @@ use niclab_device::monitor::answer;
 use niclab_spec::monitor::{Answer, DaemonStats, Request};
 use niclab_spec::report::LedgerEntry;
 
-fn ask(lab: &Lab, request: &Request) -> DaemonStats {
+pub fn ask(lab: &Lab, request: &Request) -> DaemonStats {
     match answer(lab.daemon().shell(), request) {
         Answer::Stats(stats) => stats,
         other => panic!("{other:?}"),

@@ -18,7 +18,14 @@ pub const BENCHES: Benches = Benches {
     measure: |duration| Ok(Measured::new(&measure(duration)?)),
 };
 
-pub const WORKS: &[Work] = &[Work { name: "slices", unit: "message of 16 bytes", run: stream }];
+pub const WORKS: &[Work] = &[
+    Work { name: "slices", unit: "message of 16 bytes", run: |messages| stream(messages, false) },
+    Work {
+        name: "slices-rules",
+        unit: "message of 16 bytes, held to rules",
+        run: |messages| stream(messages, true),
+    },
+];
 
 /// Payload of a message: 16 bytes.
 const PAYLOAD: [u64; 2] = [0x0123_4567, 0x89ab_cdef];
@@ -113,9 +120,11 @@ fn connected<const PAIRS: usize>() -> Result<(Lab, [Pair; PAIRS]), BenchError> {
     Ok((lab, pairs))
 }
 
-/// A stream of so many messages.
-fn stream(messages: u64) -> Result<u64, BenchError> {
+/// A stream of so many messages, whose guests are held to the manual's rules or not.
+fn stream(messages: u64, rules: bool) -> Result<u64, BenchError> {
     let (lab, [mut pair]) = connected()?;
+    let shell = lab.daemon().shell();
+    shell.set_rules(&mut shell.world(), rules);
     work::repeat(messages, "the stream of messages", || Ok(pair.batch(lab.daemon().shell())))
 }
 

@@ -27,6 +27,10 @@ pub(super) struct Sender<'a, 'b, 'n> {
     pub(super) concern: Concern,
     /// Doorbells that announced this burst and were not priced yet: each belongs to one of the next frames.
     pub(super) doorbells: u64,
+    /// Equal frames may go as a series.
+    pub(super) takes_series: bool,
+    /// Frames that did.
+    pub(super) sent_as_series: u64,
 }
 
 impl Sender<'_, '_, '_> {

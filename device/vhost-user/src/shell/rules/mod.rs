@@ -21,6 +21,7 @@ use niclab_abi::control::{
 };
 use niclab_abi::event::{CAUSE_ARMED, CAUSE_MESSAGE};
 use niclab_abi::region::{Extent, OP_REGION_EXTEND, OP_REGION_OPEN, RegionName, RegionOpen};
+use niclab_abi::rings::{OP_RING_START, RingStart};
 use niclab_abi::{QUEUE_DOORBELL, QUEUE_EVENT};
 use niclab_model::nic::{HostRange, Register};
 use niclab_model::time::Time;
@@ -99,6 +100,12 @@ impl Rules {
         }
     }
 
+    /// Looks whether a launch waits of which nobody told, and takes none.
+    pub fn peek(&mut self, pages: &Pages, vrings: &[Vring]) {
+        let Self { book, ports, .. } = self;
+        ports.iter_mut().flatten().for_each(|port| port.on_look(pages, false, || bell(vrings), book));
+    }
+
     /// The device looks at all ports, because somebody rang or for another reason.
     pub fn on_doorbells(&mut self, pages: &Pages, vrings: &[Vring]) {
         let Some(bell) = bell(vrings) else { return };
@@ -129,11 +136,12 @@ impl Rules {
     pub fn on_request(&mut self, memory: &DmaMemory, token: u64, bytes: &RequestBytes, is_again: bool) {
         self.requests.on_request(token, bytes, is_again, &mut self.book);
         let body = bytes.get(Request::BYTES..).unwrap_or_default();
-        let Self { book, ports, .. } = self;
+        let Self { book, ports, rings, .. } = self;
         match requests::operation_of(bytes) {
             OP_PORT_OPEN => {
                 self.opening = PortOpen::from_bytes(body).and_then(|open| PortMemory::new(memory, &open));
             }
+            OP_RING_START => RingStart::from_bytes(body).iter().for_each(|start| rings.on_start(start)),
             // It is the device's until this was answered.
             OP_PORT_CLOSE => {
                 let named = PortName::from_bytes(body).and_then(|name| ports.get_mut(name.port as usize));
@@ -148,6 +156,7 @@ impl Rules {
     pub fn on_reply(&mut self, pages: &Pages, token: u64, now: Option<&RequestBytes>, reply: &[u8]) {
         let Some((asked, head)) = self.requests.on_reply(token, now, reply, &mut self.book) else { return };
         let opening = if asked.operation() == OP_PORT_OPEN { self.opening.take() } else { None };
+        self.rings.on_answered(&asked, head.status == STATUS_OK);
         if head.status != STATUS_OK {
             return;
         }
@@ -160,7 +169,7 @@ impl Rules {
             }
             OP_REGION_OPEN => self.on_extents::<RegionOpen>(&asked),
             OP_REGION_EXTEND => self.on_extents::<RegionName>(&asked),
-            _ => self.rings.on_answered(&asked),
+            _ => {}
         }
         if let Some((ring, first)) = self.rings.begins(&asked)
             && let Some(port) = self.port_with(first, 1)

@@ -23,6 +23,8 @@ const MAX_PLACES: usize = 4096;
 struct Ring {
     first: u64,
     skip_bytes: u64,
+    /// The request that began it was answered well. The card looks into the ring before it answers.
+    is_begun: bool,
     /// Where descriptors begin, as far as the walk has shown.
     places: BTreeSet<u64>,
     /// Those that the card has, as it read them.
@@ -36,20 +38,28 @@ pub struct Rings {
 }
 
 impl Rings {
-    /// A request about a ring was answered well.
-    pub fn on_answered(&mut self, asked: &Asked) {
+    /// A ring may be about to begin. One that is walked stays as it is.
+    pub fn on_start(&mut self, start: &RingStart) {
+        self.rings.entry(start.ring).or_insert_with(|| Ring {
+            first: start.first,
+            skip_bytes: start.skip_bytes.into(),
+            is_begun: false,
+            places: [start.first].into(),
+            taken: BTreeMap::new(),
+        });
+    }
+
+    /// A request, perhaps about a ring, was answered, well or not.
+    pub fn on_answered(&mut self, asked: &Asked, is_well: bool) {
         match asked.operation() {
             OP_RING_START => {
                 let Some(start) = asked.body::<RingStart>() else { return };
-                let ring = Ring {
-                    first: start.first,
-                    skip_bytes: start.skip_bytes.into(),
-                    places: [start.first].into(),
-                    taken: BTreeMap::new(),
-                };
-                self.rings.insert(start.ring, ring);
+                if let Some(ring) = self.rings.get_mut(&start.ring).filter(|_| is_well) {
+                    ring.is_begun = true;
+                }
+                self.rings.retain(|_, ring| ring.is_begun);
             }
-            OP_RING_STOP => {
+            OP_RING_STOP if is_well => {
                 if let Some(name) = asked.body::<RingName>() {
                     self.rings.remove(&name.ring);
                 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use niclab_model::fabric::ethernet::Concern;
-use niclab_model::fabric::{Fabric, Port};
+use niclab_model::fabric::{Fabric, KnownWay, Port};
 use niclab_model::nic::Output;
 use niclab_model::nic::registry::AnyNic;
 use niclab_model::platform::node_bus::NodeBus;
@@ -384,12 +384,22 @@ impl World<'_> {
         if !self.common.is_part {
             return true;
         }
+        let is_cards = concern == Concern::Card && self.common.cut.is_none();
+        let way = if is_cards { self.common.network.known_way(frame) } else { None };
+        self.reaches_by(way)
+    }
+
+    /// The same of a frame that goes this way, if that is known.
+    #[inline]
+    pub(super) fn reaches_by(&mut self, way: Option<KnownWay>) -> bool {
+        if !self.common.is_part {
+            return true;
+        }
         // What one card sends keeps its order.
         if self.common.cut.is_some() {
             return false;
         }
-        let to = if concern == Concern::Card { self.common.network.known_way(frame) } else { None };
-        let Some(to) = to.map(usize::from) else {
+        let Some(to) = way.map(|way| usize::from(way.to)) else {
             self.common.cut = Some(Cut::All);
             return false;
         };

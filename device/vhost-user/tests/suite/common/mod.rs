@@ -1,5 +1,6 @@
 //! A daemon in this process, and guests of it.
 
+pub mod late;
 pub mod loopback;
 pub mod process;
 pub mod station;

@@ -1,25 +1,34 @@
 //! Rules of the manual: each that is checked is broken once and named, alone; who keeps them is never blamed.
 
-use std::collections::BTreeMap;
+mod programs;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::common::late::Late;
 use crate::common::{lab_with, pair, stats, until};
 use niclab_abi::FromBytes;
 use niclab_abi::bar::{
     CODE_INTERRUPT, CODE_RESERVED, DOORBELL_SPARED, INFO_DOORBELL_OFFSET, SLOT_LAUNCH_WORD, SLOT_WORDS,
     SLOTS, WINDOW_REQUESTER, launch_word,
 };
-use niclab_abi::control::{OP_PORT_OPEN, OP_ROUTE, PORT_ANY, PortOpen};
+use niclab_abi::control::{
+    OP_PING, OP_PORT_OPEN, OP_RESET, OP_ROUTE, PORT_ANY, PortOpen, STATUS_OK, STATUS_PORT_BUSY,
+};
 use niclab_abi::event::Event;
 use niclab_abi::lists::{OP_SPILL_OPEN, SpillOpen};
 use niclab_abi::region::Extent;
-use niclab_abi::rings::{OP_RING_START, RING_TRANSMIT, RingStart};
+use niclab_abi::rings::{
+    OP_FIFO_SEND, OP_RING_START, RING_END, RING_FIRST, RING_LAST, RING_OWN, RING_SIZE_SHIFT, RING_TRANSMIT,
+    RingStart,
+};
 use niclab_device::frontend::lists::ListPort;
 use niclab_device::frontend::{ClusterGuest, GuestPort};
 use niclab_device::lab::Lab;
 use niclab_device::monitor::answer;
 use niclab_device::ring::Buffer;
+use niclab_model::platform::ledger::Crossing;
 use niclab_spec::monitor::{Answer, Request};
 use niclab_spec::report::NodeFigures;
 use niclab_spec::{NicModel, RuleChecking, WaitPolicy, rules};
@@ -274,6 +283,97 @@ fn move_a_ring() -> (Lab, Vec<Arc<ClusterGuest>>) {
     (lab, vec![guest])
 }
 
+/// A card that answers late, and two requests to it, neither of which is waited for. `between` does something behind the first, whose
+/// bytes are at the address that it is told.
+fn ask_twice(
+    operation: u32,
+    status: u32,
+    between: impl FnOnce(&ClusterGuest, u64, u16),
+) -> (Lab, Vec<Arc<ClusterGuest>>) {
+    let lab = watched(1, "ultra");
+    let guest = lab.guest(0).unwrap();
+    Late::put(&lab, status);
+    let (asked, room) = (guest.memory().allocate(64, 8).unwrap(), guest.memory().allocate(64, 8).unwrap());
+    store(&guest.memory().atomics(asked, 1).unwrap()[0], operation.into());
+    let chain = |at| {
+        [
+            Buffer { address: asked + at, bytes: 8, writable: false },
+            Buffer { address: room + at, bytes: 8, writable: true },
+        ]
+    };
+    let is_taken = || !lab.daemon().shell().world().nodes[0].card.control.is_empty();
+    let head = guest.with_control_ring(|ring| {
+        let head = ring.add(&chain(0)).unwrap().unwrap();
+        ring.notify().unwrap();
+        head
+    });
+    until("the first is taken", is_taken);
+    between(&guest, asked, head);
+    guest.with_control_ring(|ring| {
+        ring.add(&chain(8)).unwrap();
+        ring.notify().unwrap();
+    });
+    (lab, vec![guest])
+}
+
+fn change_a_request() -> (Lab, Vec<Arc<ClusterGuest>>) {
+    ask_twice(OP_PING, STATUS_OK, |guest, asked, _| {
+        store(&guest.memory().atomics(asked, 1).unwrap()[0], OP_RESET.into())
+    })
+}
+
+fn offer_a_chain_twice() -> (Lab, Vec<Arc<ClusterGuest>>) {
+    ask_twice(OP_PING, STATUS_OK, |guest, _, head| {
+        guest.with_control_ring(|ring| {
+            ring.offer(head).unwrap();
+            ring.notify().unwrap();
+        });
+    })
+}
+
+fn send_two_frames_through_the_fifo() -> (Lab, Vec<Arc<ClusterGuest>>) {
+    ask_twice(OP_FIFO_SEND, STATUS_PORT_BUSY, |_, _, _| ())
+}
+
+/// A ring of two descriptors of a frame each, given to the card of node 0: the first word of each, and where they lie.
+fn transmit_ring(firsts: [u64; 2]) -> (Lab, Arc<ClusterGuest>, u64) {
+    let lab = watched(2, "gamma");
+    let guest = lab.guest(0).unwrap();
+    let (ring, buffer) =
+        (guest.memory().allocate(64, 64).unwrap(), guest.memory().allocate(4096, 8).unwrap());
+    for (place, first) in (ring..).step_by(24).zip(firsts) {
+        let words = guest.memory().atomics(place, 2).unwrap();
+        store(&words[1], buffer);
+        store(&words[0], first);
+    }
+    assert!(start_ring(&guest, ring));
+    guest.with_descriptor_rings(|transmit, _| transmit.ring()).unwrap();
+    (lab, guest, ring)
+}
+
+const fn descriptor(bytes: u64, bits: u64) -> u64 {
+    bytes << RING_SIZE_SHIFT | bits | RING_OWN
+}
+
+fn send_a_frame_without_a_header() -> (Lab, Vec<Arc<ClusterGuest>>) {
+    let (lab, guest, _) = transmit_ring([descriptor(5, RING_FIRST | RING_LAST), RING_END]);
+    (lab, vec![guest])
+}
+
+fn change_a_descriptor() -> (Lab, Vec<Arc<ClusterGuest>>) {
+    let (lab, guest, ring) = transmit_ring([descriptor(60, RING_FIRST), 0]);
+    // The card waits for the rest of the frame, with the first descriptor in its hands.
+    let words = guest.memory().atomics::<AtomicU64>(ring, 5).unwrap();
+    until("the descriptor is taken", || {
+        let world = lab.daemon().shell().world();
+        world.nodes[0].card.nic.ledger().line(Crossing::DescriptorFetch).count > 1
+    });
+    store(&words[1], u64::from_le(words[1].load(Ordering::SeqCst)) + 8);
+    store(&words[3], descriptor(60, RING_LAST | RING_END));
+    guest.with_descriptor_rings(|transmit, _| transmit.ring()).unwrap();
+    (lab, vec![guest])
+}
+
 const BREAKS: &[(&str, Break)] = &[
     ("launch-doorbell", launch_without_doorbell),
     ("doorbell-unwanted", ring_in_vain),
@@ -294,10 +394,22 @@ const BREAKS: &[(&str, Break)] = &[
     ("spill-once", give_two_spill_areas),
     ("ring-layout", begin_a_ring_at_an_odd_place),
     ("ring-stopped-first", move_a_ring),
+    ("request-unchanged", change_a_request),
+    ("request-once", offer_a_chain_twice),
+    ("fifo-one-at-a-time", send_two_frames_through_the_fifo),
+    ("descriptor-sound", send_a_frame_without_a_header),
+    ("descriptor-owned", change_a_descriptor),
 ];
 
 fn broken(figures: &NodeFigures) -> BTreeMap<&str, u64> {
     figures.broken_rules.iter().map(|(name, count)| (name.as_str(), *count)).collect()
+}
+
+#[test]
+fn each_rule_that_is_checked_is_broken_below() {
+    let checked: BTreeSet<&str> =
+        rules::all().filter(|rule| rule.is_checked()).map(|rule| rule.name).collect();
+    assert_eq!(BREAKS.iter().map(|(name, _)| *name).collect::<BTreeSet<_>>(), checked);
 }
 
 #[test]
@@ -314,6 +426,23 @@ fn each_rule_that_is_broken_is_named_and_no_other() {
         assert!(!entry.seen.is_empty() && entry.operations.len() <= 8, "{entry:?}");
         assert!(stats(&lab, 1.min(lab.config().nodes.len() - 1)).broken_rules.len() <= 1);
     }
+}
+
+#[test]
+fn a_launch_that_nobody_told_of_is_found_while_somebody_waits_and_stays_where_it_is() {
+    let mut scene = Scene::new();
+    let launches = |scene: &mut Scene| assert!(scene.ports[0].try_launch(&[1], [2, 3], 0));
+    launches(&mut scene);
+    launches(&mut scene);
+    let shell = scene.lab.daemon().shell();
+    let Answer::BrokenRules(told) = answer(shell, &Request::AwaitBrokenRules { seen: 0 }) else {
+        panic!("another")
+    };
+    assert_eq!(told.nodes[0].broken_rules, [("launch-doorbell".to_owned(), 1)].into());
+    assert!(
+        shell.world().nodes[0].card.pages.is_launched(scene.ports[0].number()),
+        "it was looked at, not taken"
+    );
 }
 
 #[test]

@@ -1,0 +1,235 @@
+//! What a kernel that watches has found in a run, and whether it watched at all.
+
+mod console;
+pub mod coverage;
+mod guest;
+
+use std::{fmt::Write as _, fs::File, path::Path, time::Duration};
+
+use anyhow::Result;
+use niclab_images::{Cache, DriverModule, Watcher};
+use niclab_spec::report::KernelFinding;
+
+use self::guest::Answer;
+use crate::{
+    boot::{
+        command::{self, CommandError, NodeCommand},
+        running::RunningCluster,
+    },
+    plan::{NodePlan, Plan, WatchingPlan},
+};
+
+/// How long a guest may take to say what it found; it waits for 6 s itself.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// The kind of finding that says that a watcher was off.
+const NOT_WATCHING: &str = "not-watching";
+
+/// Lines of a finding that are printed; the report has the rest.
+const SHOWN_LINES: usize = 48;
+
+/// What is known of one node at the end of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Watched {
+    /// The node.
+    pub node: String,
+    /// What was found.
+    pub findings: Vec<KernelFinding>,
+    /// What watched, up to now.
+    pub watchers: Vec<Watcher>,
+}
+
+/// Asks all guests, and reads their consoles; nothing where their kernel does not watch. A guest that does not answer is one that did
+/// not watch.
+///
+/// # Errors
+/// [`crate::boot::running::Failure`] when the cluster ends.
+pub fn look(running: &mut RunningCluster) -> Result<Vec<Watched>> {
+    let Some(watching) = running.plan().watching.clone() else { return Ok(Vec::new()) };
+    let names: Vec<String> =
+        watching.kernel.watchers.iter().map(|watcher| watcher.name().to_owned()).collect();
+    let ranks = 0..running.plan().nodes.len();
+    let commands: Vec<NodeCommand> = ranks.map(|rank| NodeCommand::shell(rank, guest::ASK, &names)).collect();
+    let limit = LIMIT * running.plan().patience;
+    let texts = match command::run(running, &commands, limit) {
+        Ok(texts) => texts,
+        Err(error) if error.is::<CommandError>() => {
+            log::warn!("{error}");
+            vec![String::new(); commands.len()]
+        }
+        Err(error) => return Err(error),
+    };
+    let nodes = running.plan().nodes.iter().zip(&texts);
+    let answer = |text: &str| guest::answer(&watching.kernel.watchers, text);
+    Ok(nodes.map(|(node, text)| of_node(&watching, node, answer(text))).collect())
+}
+
+/// What the consoles alone say: of a cluster that has ended.
+#[must_use]
+pub fn look_at_consoles(plan: &Plan) -> Vec<Watched> {
+    let Some(watching) = &plan.watching else { return Vec::new() };
+    plan.nodes.iter().map(|node| of_node(watching, node, Answer::default())).collect()
+}
+
+fn of_node(watching: &WatchingPlan, node: &NodePlan, answer: Answer) -> Watched {
+    let drivers = [node.driver.as_ref().map(|own| &own.module), watching.driver.as_ref()];
+    let (findings, watchers) = judged(&node.console, &drivers, answer);
+    Watched { node: node.name.clone(), findings, watchers }
+}
+
+/// All that was found, and what watched.
+fn judged(
+    console: &Path,
+    drivers: &[Option<&DriverModule>],
+    answer: Answer,
+) -> (Vec<KernelFinding>, Vec<Watcher>) {
+    // A console that is not there has nothing on it.
+    let mut findings = File::open(console).map(console::findings).unwrap_or_default();
+    findings.extend(answer.leaks);
+    for finding in &mut findings {
+        place(finding, drivers);
+    }
+    let mut findings = merged(findings);
+    // Whatever a watcher finds may switch others off, which its report says.
+    if findings.is_empty() {
+        findings.extend(answer.off.into_iter().map(|(watcher, why)| not_watching(watcher, &why)));
+    }
+    (findings, answer.on)
+}
+
+fn not_watching(watcher: Watcher, why: &str) -> KernelFinding {
+    KernelFinding {
+        kind: NOT_WATCHING.to_owned(),
+        title: format!("{watcher} was not watching: {why}"),
+        count: 1,
+        ..KernelFinding::default()
+    }
+}
+
+/// Finds the function, file and line of the first frame that is a driver's.
+fn place(finding: &mut KernelFinding, drivers: &[Option<&DriverModule>]) {
+    for driver in drivers.iter().copied().flatten() {
+        let of_driver = format!("[{}]", driver.name);
+        let is_frame =
+            |line: &&str| line.contains(&of_driver) && line.contains("+0x") && !line.trim().starts_with('?');
+        let Some(line) = finding.text.lines().find(is_frame) else { continue };
+        finding.function = line
+            .split([' ', '\t'])
+            .find(|word| word.contains("+0x"))
+            .and_then(|frame| Some(frame.split_once("+0x")?.0.to_owned()));
+        let places =
+            Cache::locate().map_or_else(|_| Vec::new(), |cache| niclab_images::places(&cache, driver, line));
+        let Some(place) = places.first() else { return };
+        finding.function = Some(place.function.clone());
+        let (file, number) = place.at.rsplit_once(':').unwrap_or((&place.at, ""));
+        finding.file = Some(file.to_owned());
+        finding.line = number.parse().ok();
+        return;
+    }
+}
+
+/// What was found at the same place for the same reason, once and counted.
+fn merged(found: Vec<KernelFinding>) -> Vec<KernelFinding> {
+    let mut merged: Vec<KernelFinding> = Vec::new();
+    for finding in found {
+        let place = |finding: &KernelFinding| (finding.function.clone(), finding.file.clone(), finding.line);
+        let is_same = |known: &&mut KernelFinding| {
+            (&known.kind, &known.title) == (&finding.kind, &finding.title) && place(known) == place(&finding)
+        };
+        match merged.iter_mut().find(is_same) {
+            Some(known) => known.count = known.count.saturating_add(1),
+            None => merged.push(finding),
+        }
+    }
+    merged
+}
+
+/// For people: each finding with its place and text, and what watched where nothing was found.
+#[must_use]
+pub fn text(watched: &[Watched]) -> String {
+    let mut text = String::new();
+    for node in watched {
+        for finding in &node.findings {
+            let times = if finding.count > 1 { format!(", {} times", finding.count) } else { String::new() };
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "niclab: {}: {}{times}: {}", node.node, finding.kind, headline(finding));
+            for line in finding.text.lines().take(SHOWN_LINES) {
+                let _ = writeln!(text, "  {line}");
+            }
+        }
+        if node.findings.is_empty() {
+            let names: Vec<&str> = node.watchers.iter().map(|watcher| watcher.name()).collect();
+            let _ = writeln!(text, "niclab: {}: nothing found; watching: {}", node.node, names.join(", "));
+        }
+    }
+    text
+}
+
+fn headline(finding: &KernelFinding) -> String {
+    let place = match (&finding.function, &finding.file, finding.line) {
+        (Some(function), Some(file), Some(line)) => format!(" (in {function}, {file}:{line})"),
+        (Some(function), ..) => format!(" (in {function})"),
+        _ => String::new(),
+    };
+    format!("{}{place}", finding.title)
+}
+
+/// Whether anything was found, or nobody looked.
+#[must_use]
+pub fn is_anything_found(watched: &[Watched]) -> bool {
+    watched.iter().any(|node| !node.findings.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finding(title: &str, line: u32) -> KernelFinding {
+        KernelFinding {
+            kind: "kmemleak".into(),
+            title: title.into(),
+            count: 1,
+            function: Some("f".into()),
+            file: Some("/me/a.c".into()),
+            line: Some(line),
+            text: "one\ntwo\n".into(),
+        }
+    }
+
+    #[test]
+    fn the_same_at_the_same_place_is_counted_and_told_once() {
+        let found = merged(vec![finding("a", 1), finding("a", 1), finding("a", 2), finding("b", 1)]);
+        assert_eq!(found.iter().map(|finding| finding.count).collect::<Vec<_>>(), [2, 1, 1]);
+        let watched = [Watched { node: "node0".into(), findings: found, watchers: Vec::new() }];
+        let text = text(&watched);
+        assert!(
+            text.starts_with("niclab: node0: kmemleak, 2 times: a (in f, /me/a.c:1)\n  one\n  two\n"),
+            "{text}"
+        );
+        assert!(is_anything_found(&watched));
+    }
+
+    #[test]
+    fn a_quiet_run_says_what_watched() {
+        let quiet = Watched {
+            node: "node1".into(),
+            watchers: vec![Watcher::Kasan, Watcher::Lockdep],
+            ..Watched::default()
+        };
+        assert_eq!(text(&[quiet]), "niclab: node1: nothing found; watching: kasan, lockdep\n");
+    }
+
+    #[test]
+    fn a_watcher_that_is_off_is_a_finding_unless_another_explains_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let console = folder.path().join("console");
+        let kinds = || {
+            let off = vec![(Watcher::Lockdep, "off".into())];
+            let (findings, _) = judged(&console, &[], Answer { off, ..Answer::default() });
+            findings.into_iter().map(|found| found.kind).collect::<Vec<_>>()
+        };
+        assert_eq!(kinds(), [NOT_WATCHING]);
+        std::fs::write(&console, "BUG: KASAN: x in f+0x1/0x2 [m]\n").unwrap();
+        assert_eq!(kinds(), ["kasan"]);
+    }
+}

@@ -1,0 +1,329 @@
+//! The programs that guests run, over the same code, on every kind of card, while rules are looked at: nobody is blamed, whatever the
+//! order in which things happen, and though cards are faulty.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use niclab_abi::config::{FEATURE_CHANNELS, FEATURE_LISTS, FEATURE_POSTS, FEATURE_RINGS};
+use niclab_abi::event::Event;
+use niclab_device::frontend::ClusterGuest;
+use niclab_device::frontend::lists::RegionPort;
+use niclab_device::lab::Lab;
+use niclab_spec::{DeviceFaults, RuleChecking, SimConfig, Source, WaitPolicy};
+use niclab_workloads::channels::ChannelTransport;
+use niclab_workloads::lists::ListTransport;
+use niclab_workloads::posts::PostTransport;
+use niclab_workloads::slices::SliceTransport;
+use niclab_workloads::{
+    AtomicMemory, InTurn, Plan, PortPlan, Ports, Program, Script, Transport, Verifier, Workload,
+};
+use proptest::prelude::*;
+
+use crate::common::{Stop, lab_with, stats};
+
+/// How long a program may go on with faulty cards, which may leave it waiting for ever.
+const FAULTY_PATIENCE: Duration = Duration::from_millis(300);
+/// And with sound ones.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Ports of a guest, each with its region, and the buffers that its driver gives back.
+struct Seats<T: Transport> {
+    guest: Arc<ClusterGuest>,
+    ports: Vec<(RegionPort<T::Records>, (u64, u64))>,
+}
+
+impl<T: Transport> Ports for Seats<T> {
+    type Memory<'a>
+        = AtomicMemory<'a>
+    where
+        Self: 'a;
+
+    fn memory(&mut self, place: usize) -> AtomicMemory<'_> {
+        let (port, region) = &self.ports[place];
+        port.port().memory(*region)
+    }
+
+    fn announce(&mut self) {
+        self.guest.announce();
+    }
+
+    fn completer(&self) -> &[AtomicU64] {
+        self.ports.first().map_or(&[], |(port, region)| port.port().memory(*region).records.completer)
+    }
+}
+
+/// A node's program and its ports.
+struct Player<T: Transport> {
+    seats: Seats<T>,
+    program: Program<T>,
+    verifier: Verifier,
+    expected: u64,
+    script: Script,
+}
+
+impl<T: Transport> Player<T> {
+    fn new(
+        lab: &Lab,
+        workload: &Workload,
+        plan: &Plan,
+        rank: u16,
+        transport: impl Fn(&PortPlan) -> T,
+    ) -> Self {
+        let guest = lab.guest(rank.into()).unwrap();
+        guest.offer_event_buffers(64).unwrap();
+        let seats = Seats { guest, ports: Vec::new() };
+        let verifier = Verifier::new(plan.flows.clone(), workload.promise);
+        let script = plan.measured.get(usize::from(rank)).cloned().unwrap_or_else(Script::idle);
+        let expected = plan.expected(&plan.measured, rank);
+        let mut this = Self { seats, program: Program::default(), verifier, expected, script };
+        for port in plan.ports_of(workload, rank, false) {
+            this.open(workload, &port, transport(&port));
+        }
+        this
+    }
+
+    fn open(&mut self, workload: &Workload, plan: &PortPlan, transport: T) {
+        let Self { seats, program, .. } = self;
+        let place = seats.ports.len();
+        let port = RegionPort::<T::Records>::open_unreleased(&seats.guest, workload.slices).unwrap();
+        assert_eq!(port.port().number(), plan.number, "ports are opened in their order");
+        let bytes = transport.region_bytes().next_multiple_of(4096);
+        let (mut region, mut name) = ((0, 0), 0);
+        if bytes > 0 {
+            region = (seats.guest.memory().allocate(bytes, 4096).unwrap(), bytes);
+            name = port.register(region.0, bytes).unwrap();
+        }
+        seats.ports.push((port, region));
+        let credits = transport.credits(workload.slices);
+        program.open(plan, transport, workload.slices, seats);
+        if let Some(credits) = credits {
+            let port = seats.ports[place].0.port();
+            for (_, partner) in &plan.partners {
+                port.authorize(partner.node.into(), partner.port.into(), credits).unwrap();
+            }
+            for (_, target) in &plan.sends {
+                port.route(target.node.into(), target.port.into()).unwrap();
+            }
+        }
+        for (operation, mut body) in program.begin(place, name) {
+            // The driver says of which port a request is.
+            body[..4].copy_from_slice(&plan.number.to_le_bytes());
+            seats.guest.request(operation, &body).unwrap();
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.program.is_done() && self.program.received() >= self.expected
+    }
+
+    /// Does what its transport does by itself, such as posting receives, until the card has all of it.
+    fn settle(&mut self) {
+        while self.program.step(&mut self.seats, &mut self.verifier).unwrap() {}
+        self.seats.guest.statistics().unwrap();
+    }
+
+    /// Goes on until all is done, or nobody waits any more.
+    fn perform(&mut self, is_over: &AtomicBool, all_done: impl Fn(bool) -> bool) {
+        self.program.perform(std::mem::replace(&mut self.script, Script::idle()));
+        let mut has_told = false;
+        while !is_over.load(Ordering::Relaxed) {
+            let Self { seats, program, verifier, .. } = self;
+            // A faulty card may have lost what would come next.
+            if program.step(seats, verifier).unwrap_or(false) {
+                continue;
+            }
+            // As a driver's interrupt handler does.
+            let events: Vec<Event> = seats.guest.take_events().unwrap();
+            if !events.is_empty() {
+                seats.guest.offer_event_buffers(events.len() as u16).unwrap();
+            }
+            let is_done = self.is_done();
+            if all_done(is_done && !has_told) {
+                return;
+            }
+            has_told |= is_done;
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// A cluster, and what its programs do.
+#[derive(Clone, Debug)]
+struct Case {
+    model: &'static str,
+    kind: &'static str,
+    nodes: u16,
+    count: u64,
+    bytes: u32,
+    interrupt_every: u64,
+    wait: WaitPolicy,
+    is_faulty: bool,
+    seed: u64,
+}
+
+fn cases() -> impl Strategy<Value = Case> {
+    let models = prop::sample::select(vec!["ultra", "mailbox", "match", "inic", "grim"]);
+    let kinds = prop::sample::select(vec!["ping-pong", "stream", "all-to-all", "random"]);
+    let waits = prop::sample::select(vec![WaitPolicy::Block, WaitPolicy::Poll, WaitPolicy::Adaptive]);
+    (models, kinds, 1..120_u64, 1..8_u32, 0..4_u64, waits, prop::bool::weighted(0.3), any::<u32>()).prop_map(
+        |(model, kind, count, words, interrupt_every, wait, is_faulty, seed)| Case {
+            model,
+            kind,
+            nodes: if kind == "ping-pong" || kind == "stream" { 2 } else { 3 },
+            count,
+            bytes: 8 * words,
+            interrupt_every,
+            wait,
+            is_faulty,
+            seed: seed.into(),
+        },
+    )
+}
+
+fn workload(case: &Case) -> (SimConfig, Workload) {
+    let Case { model, kind, nodes, count, bytes, interrupt_every, seed, .. } = case;
+    let text = format!(
+        "mode = \"live\"\ncluster = {{ nodes = {nodes}, seed = {seed}, nic = {{ model = \"{model}\" }} }}\n\
+         [workload]\nkind = \"{kind}\"\ncount = {count}\nmessage_bytes = {bytes}\ninterrupt_every = {interrupt_every}\nslices = 64\n"
+    );
+    let scenario = Source::from_text("case", text).scenario().unwrap();
+    let config = SimConfig::new(&scenario.cluster, "", &scenario.workload);
+    let programs = config.programs(Vec::new());
+    (config, programs)
+}
+
+fn perform<T: Transport>(
+    case: &Case,
+    lab: &Lab,
+    workload: &Workload,
+    transport: impl Fn(u16, &PortPlan) -> T + Sync,
+) {
+    let plan = Plan::new(workload);
+    let mut players: Vec<Player<T>> = (0..case.nodes)
+        .map(|rank| Player::new(lab, workload, &plan, rank, |port| transport(rank, port)))
+        .collect();
+    players.iter_mut().for_each(Player::settle);
+    if case.is_faulty {
+        let faults = DeviceFaults {
+            stale: 0.02,
+            short: 0.02,
+            bad_status: 0.02,
+            delay: 0.05,
+            lost_interrupt: 0.05,
+            doubled_interrupt: 0.05,
+            ..DeviceFaults::default()
+        };
+        let mut world = lab.daemon().shell().world();
+        (0..case.nodes).for_each(|node| world.set_device_faults(node.into(), &faults));
+    }
+    let (is_over, done) = (AtomicBool::new(false), AtomicU64::new(0));
+    let nodes = u64::from(case.nodes);
+    let patience = if case.is_faulty { FAULTY_PATIENCE } else { PATIENCE };
+    std::thread::scope(|scope| {
+        let _stop = Stop(&is_over);
+        let (is_over, done) = (&is_over, &done);
+        let threads: Vec<_> = players
+            .iter_mut()
+            .map(|player| {
+                scope.spawn(move || {
+                    player.perform(is_over, |is_new| {
+                        done.fetch_add(is_new.into(), Ordering::Relaxed) + u64::from(is_new) >= nodes
+                    });
+                })
+            })
+            .collect();
+        let begin = Instant::now();
+        while begin.elapsed() < patience && !threads.iter().all(|thread| thread.is_finished()) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
+    assert!(case.is_faulty || players.iter().all(Player::is_done), "{case:?}: {} done", done.into_inner());
+    for player in players {
+        for (port, _) in player.seats.ports {
+            port.close().unwrap();
+        }
+    }
+}
+
+fn nobody_is_blamed(case: &Case) {
+    let (config, workload) = workload(case);
+    let lab = lab_with(case.nodes, |daemon| {
+        daemon.rules = RuleChecking::Report;
+        for (node, of_case) in daemon.nodes.iter_mut().zip(&config.nodes) {
+            node.nic = of_case.nic.clone();
+            node.nic.wait = case.wait;
+        }
+    });
+    let model = config.nodes[0].nic.model;
+    assert!(!model.has(FEATURE_RINGS), "its driver is in the kernel");
+    if model.has(FEATURE_POSTS) {
+        perform(case, &lab, &workload, |rank, port| PostTransport::new(rank, port, workload.post_terms()));
+    } else if model.has(FEATURE_CHANNELS) {
+        perform(case, &lab, &workload, |rank, port| {
+            ChannelTransport::new(rank, port, workload.channel_terms())
+        });
+    } else if model.has(FEATURE_LISTS) {
+        let terms = workload.terms(Plan::new(&workload).max_partners());
+        perform(case, &lab, &workload, |rank, port| ListTransport::new(rank, port, terms));
+    } else {
+        perform(case, &lab, &workload, SliceTransport::new);
+    }
+    for node in 0..case.nodes {
+        let figures = stats(&lab, node.into());
+        assert!(figures.broken_rules.is_empty(), "{case:?}: {:#?}", figures.broken_rule_log);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, max_shrink_iters: 4, ..ProptestConfig::default() })]
+
+    #[test]
+    fn programs_that_keep_the_rules_are_never_blamed(case in cases()) {
+        nobody_is_blamed(&case);
+    }
+}
+
+#[test]
+fn programs_that_take_turns_keep_the_rules() {
+    for model in ["ultra", "mailbox"] {
+        let case = Case {
+            model,
+            kind: "all-to-all",
+            nodes: 3,
+            count: 20,
+            bytes: 16,
+            interrupt_every: 3,
+            wait: WaitPolicy::Block,
+            is_faulty: false,
+            seed: 7,
+        };
+        let (config, workload) = workload(&case);
+        let lab = lab_with(case.nodes, |daemon| {
+            daemon.rules = RuleChecking::Report;
+            daemon.lockstep = true;
+            for (node, of_case) in daemon.nodes.iter_mut().zip(&config.nodes) {
+                node.nic = of_case.nic.clone();
+            }
+        });
+        let plan = Plan::new(&workload);
+        let mut players: Vec<Player<SliceTransport>> = (0..case.nodes)
+            .map(|rank| Player::new(&lab, &workload, &plan, rank, |port| SliceTransport::new(rank, port)))
+            .collect();
+        for Player { program, seats, script, .. } in &mut players {
+            program.perform_in_turns(std::mem::replace(script, Script::idle()), seats);
+        }
+        let (begin, mut over) = (Instant::now(), 0);
+        while over < players.len() {
+            assert!(begin.elapsed() < PATIENCE, "{model}");
+            over = 0;
+            for Player { program, seats, verifier, .. } in &mut players {
+                over += usize::from(program.take_turn(seats, verifier).unwrap() == InTurn::Over);
+            }
+        }
+        assert!(players.iter().all(Player::is_done));
+        for node in 0..case.nodes {
+            assert!(stats(&lab, node.into()).broken_rules.is_empty(), "{model}");
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! Equal frames of an Ethernet function that go together: what anybody sees is as if each had gone by itself.
+
+use niclab_device::ethernet::Negotiated;
+use niclab_device::ethernet::header::{Checksum, Offload};
+use niclab_device::frontend::EthernetGuest;
+use niclab_device::lab::Lab;
+use niclab_device::shell::world::World;
+use niclab_model::platform::ledger::Crossing;
+use niclab_model::time::Time;
+use niclab_spec::Faults;
+use niclab_spec::monitor::Request;
+use proptest::prelude::*;
+
+use crate::common::tcp::{long_offload, tcp};
+use crate::common::{frame, lab_with, stats, until};
+use crate::report::ask;
+
+const NODES: usize = 3;
+const QUEUE_SIZE: u16 = 64;
+
+/// What a script does at node 0, 1 or 2, of which nobody is connected at the last.
+#[derive(Clone, Debug)]
+enum Step {
+    /// Queues frames.
+    Queue { from: usize, to: Whom, kind: Kind, count: usize },
+    /// The device looks at what is queued.
+    Transmit { from: usize },
+    /// A guest takes frames that have come, so many at the most, and leaves buffers for more; the device looks at these or does not.
+    Receive { at: usize, most: usize, is_seen: bool },
+    /// Something is changed that makes frames go by themselves, or no longer does.
+    Lose { at: u16, is_lossy: bool },
+    /// Single stages are kept at a node, or no longer.
+    Keep { at: usize, most: usize },
+    /// A link is taken down or up.
+    Link { at: usize, is_up: bool },
+}
+
+#[derive(Clone, Debug)]
+enum Whom {
+    Node(usize),
+    Everybody,
+    Stranger,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    /// A frame of so many bytes.
+    Plain(usize),
+    /// One whose checksum is left to the device.
+    Summed(usize),
+    /// One that is left to the device to cut.
+    Long(usize),
+    /// One that says that it is a card's.
+    Forged,
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    let node = || 0..NODES;
+    let whom =
+        prop_oneof![8 => node().prop_map(Whom::Node), 1 => Just(Whom::Everybody), 1 => Just(Whom::Stranger)];
+    let bytes = || prop_oneof![4 => Just(64_usize), 2 => 54..1_600_usize, 1 => Just(1_514_usize)];
+    let kind = prop_oneof![
+        10 => bytes().prop_map(Kind::Plain),
+        3 => bytes().prop_map(Kind::Summed),
+        1 => (1_000..9_000_usize).prop_map(Kind::Long),
+        1 => Just(Kind::Forged),
+    ];
+    let queue = (0..2_usize, whom, kind, 1..40_usize);
+    prop_oneof![
+        12 => queue.prop_map(|(from, to, kind, count)| Step::Queue { from, to, kind, count }),
+        8 => (0..2_usize).prop_map(|from| Step::Transmit { from }),
+        6 => (0..2_usize, 1..80_usize, any::<bool>())
+            .prop_map(|(at, most, is_seen)| Step::Receive { at, most, is_seen }),
+        1 => (0..2_u16, any::<bool>()).prop_map(|(at, is_lossy)| Step::Lose { at, is_lossy }),
+        2 => (0..2_usize, 0..40_usize).prop_map(|(at, most)| Step::Keep { at, most }),
+        1 => (0..2_usize, prop::bool::weighted(0.7)).prop_map(|(at, is_up)| Step::Link { at, is_up }),
+    ]
+}
+
+/// A daemon whose guests nobody but this thread serves.
+struct Bench {
+    lab: Lab,
+    guests: [EthernetGuest; 2],
+    received: Vec<(usize, [u8; 64], u32)>,
+}
+
+impl Bench {
+    fn new(features: [u64; 2], queue_frames: u32, goes_together: bool) -> Self {
+        let lab = lab_with(NODES as u16, |config| {
+            config.nodes.iter_mut().for_each(|node| node.link.queue_frames = queue_frames);
+        });
+        let guests = [0, 1].map(|node| {
+            let mut guest = lab.ethernet_with(node, QUEUE_SIZE, 2048, features[node]).unwrap();
+            settle_doorbells(&lab, node, &mut guest);
+            guest
+        });
+        lab.daemon().shell().world().common.ethernet.set_series(goes_together);
+        Self { lab, guests, received: Vec::new() }
+    }
+
+    fn carry_out(&mut self, step: &Step) {
+        match *step {
+            Step::Queue { from, ref to, ref kind, count } => self.queue(from, to, kind, count),
+            Step::Transmit { from } => {
+                self.lab.daemon().shell().world().transmit(from);
+            }
+            Step::Receive { at, most, is_seen } => {
+                for _ in 0..most {
+                    let Some((first, bytes)) =
+                        self.guests[at].receive_short(|first, bytes| (*first, bytes)).unwrap()
+                    else {
+                        break;
+                    };
+                    self.received.push((at, first, bytes));
+                }
+                self.guests[at].show().unwrap();
+                if is_seen {
+                    self.lab.daemon().shell().world().refill(at);
+                }
+            }
+            Step::Lose { at, is_lossy } => {
+                let faults =
+                    if is_lossy { Faults { loss: 0.3, ..Faults::default() } } else { Faults::default() };
+                self.lab.daemon().shell().world().set_link_faults(at, &faults);
+            }
+            Step::Keep { at, most } => {
+                let mut world = self.lab.daemon().shell().world();
+                // Of its function, of its link, or of both.
+                if most % 3 != 1 {
+                    world.common.ethernet.states[at].nic.ledger_mut().record_stages(most);
+                }
+                if most % 3 != 2 {
+                    world.nodes[at].port.ledger_mut().record_stages(most);
+                }
+            }
+            Step::Link { at, is_up } => self.lab.daemon().shell().world().set_link_up(at, is_up),
+        }
+    }
+
+    fn queue(&mut self, from: usize, to: &Whom, kind: &Kind, count: usize) {
+        let own = self.lab.mac(from);
+        let to = match *to {
+            Whom::Node(node) => self.lab.mac(node),
+            Whom::Everybody => [0xff; 6],
+            Whom::Stranger => [0x52, 0x54, 0, 0, 0, 9],
+        };
+        for number in 0..count {
+            let (offload, mut frame) = match *kind {
+                Kind::Plain(bytes) => (Offload::default(), frame(own, to, bytes)),
+                Kind::Summed(bytes) => {
+                    let checksum = Some(Checksum { start: 34, offset: 6 });
+                    (Offload { checksum, segmentation: None }, frame(own, to, bytes))
+                }
+                Kind::Long(bytes) => {
+                    let (frame, checksum) = tcp(own, to, bytes);
+                    (long_offload(checksum), frame)
+                }
+                Kind::Forged => {
+                    let mut forged = frame(own, to, 64);
+                    forged[12..14].copy_from_slice(&[0x88, 0xb5]);
+                    (Offload::default(), forged)
+                }
+            };
+            // Equal frames differ in what they carry.
+            if let Some(last) = frame.last_mut() {
+                *last = number as u8;
+            }
+            if !self.guests[from].queue(&offload, &frame).unwrap() {
+                break;
+            }
+        }
+        self.guests[from].show().unwrap();
+    }
+
+    /// Everything that anybody can see, but how many went together.
+    fn seen(&self) -> Vec<String> {
+        let world = self.lab.daemon().shell().world();
+        let node = |number: usize| {
+            let state = &world.common.ethernet.states[number];
+            let node = &world.nodes[number];
+            format!(
+                "{:?} {:?} {:?} {:?} {:?} {:?} {:?}",
+                state.nic.ledger(),
+                state.traffic,
+                state.violations,
+                [state.receive_interrupts, state.transmit_interrupts],
+                node.bus,
+                node.port,
+                node.card.nic.ledger(),
+            )
+        };
+        let network = world.common.network.latest();
+        let nodes = (0..NODES).map(node);
+        nodes.chain([format!("{network:?}"), format!("{:?}", self.received)]).collect()
+    }
+
+    fn series_frames(&self) -> u64 {
+        self.lab.daemon().shell().world().common.ethernet.states.iter().map(|state| state.series_frames).sum()
+    }
+}
+
+/// A guest rings when it has left its first buffers, unless the device has seen them already, and a thread of the daemon's prices that when
+/// it gets to it. So that all daemons begin alike, each node has as many doorbells behind it as it then can have.
+fn settle_doorbells(lab: &Lab, node: usize, guest: &mut EthernetGuest) {
+    const MORE: u64 = 5;
+    guest.receive_ring().kick.write(MORE).unwrap();
+    let priced =
+        |world: &World<'_>| world.common.ethernet.states[node].nic.ledger().line(Crossing::Doorbell).count;
+    until("the first doorbells", || priced(&lab.daemon().shell().world()) >= MORE);
+    let mut world = lab.daemon().shell().world();
+    let missing = MORE + 1 - priced(&world);
+    let World { nodes, common } = &mut world;
+    let bus = nodes.bus_mut(node).unwrap();
+    (0..missing).for_each(|_| {
+        common.ethernet.states[node].nic.doorbell(bus.clock(), bus);
+    });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn frames_that_go_together_are_as_if_each_went_by_itself(
+        steps in prop::collection::vec(any_step(), 1..40),
+        takes_offloads: [bool; 2],
+        queue_frames in prop_oneof![Just(64_u32), 1..4_u32],
+    ) {
+        let features = takes_offloads.map(|takes| if takes { Negotiated::OFFERED } else { 1 << 15 });
+        let [mut together, mut singly] = [true, false].map(|together| Bench::new(features, queue_frames, together));
+        for step in &steps {
+            together.carry_out(step);
+            singly.carry_out(step);
+            prop_assert_eq!(together.seen(), singly.seen());
+        }
+        prop_assert_eq!(singly.series_frames(), 0);
+    }
+}
+
+#[test]
+fn bursts_of_equal_frames_go_together_and_the_report_says_so() {
+    let mut bench = Bench::new([1 << 15; 2], 64, true);
+    for from in [0, 1] {
+        for (bytes, count) in [(64, 30), (1_514, 20), (64, 1)] {
+            bench.carry_out(&Step::Queue { from, to: Whom::Node(1 - from), kind: Kind::Plain(bytes), count });
+        }
+        bench.carry_out(&Step::Transmit { from });
+        bench.carry_out(&Step::Receive { at: 1 - from, most: 64, is_seen: true });
+    }
+    assert_eq!((bench.series_frames(), bench.received.len()), (102, 102));
+    let figures = stats(&bench.lab, 0);
+    assert_eq!((figures.shortcuts["ethernet_series"], figures.ethernet.sent_frames), (51, 51));
+    assert!(
+        figures.model_time_ps > 0 && bench.lab.daemon().shell().world().common.network.latest() > Time::ZERO
+    );
+    // What nobody asked of the function, nobody gets.
+    let before = ask(&bench.lab, &Request::Stats);
+    assert!(
+        ask(&bench.lab, &Request::Stats).since(&before).nodes.iter().all(|node| node.shortcuts.is_empty())
+    );
+}
+
+#[test]
+fn a_checksum_that_is_left_open_stays_so_in_a_series() {
+    let mut bench = Bench::new([Negotiated::OFFERED; 2], 64, true);
+    let (own, to) = (bench.lab.mac(0), bench.lab.mac(1));
+    bench.carry_out(&Step::Queue { from: 0, to: Whom::Node(1), kind: Kind::Summed(100), count: 3 });
+    bench.carry_out(&Step::Transmit { from: 0 });
+    assert_eq!(bench.series_frames(), 3);
+    for number in 0..3 {
+        let (offload, received) = bench.guests[1].try_receive().unwrap().unwrap();
+        let mut sent = frame(own, to, 100);
+        sent[99] = number;
+        assert_eq!((offload.checksum, received), (Some(Checksum { start: 34, offset: 6 }), sent));
+    }
+}

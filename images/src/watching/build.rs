@@ -1,0 +1,252 @@
+//! Builds the kernel: packages, configuration, compiler, and what modules are built against.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::path::Path;
+use std::thread;
+
+use super::{OF_TREE, RELEASE, VMLINUX, WATCHERS, Watcher, config};
+use crate::apt::Apt;
+use crate::cache::remove_all;
+use crate::command::stream;
+use crate::error::{At, ImageError};
+use crate::sandbox::Sandbox;
+use crate::tree::{Tree, link_tools};
+use crate::unpack::unpack;
+
+/// Change it when the code below changes what is built.
+pub(super) const RECIPE: &str = "watching 1";
+
+/// What the build needs beside the source, and guests later: busybox and the C and C++ libraries.
+pub(super) const PACKAGES: [&str; 20] = [
+    "gcc-14",
+    "make",
+    "flex",
+    "bison",
+    "bc",
+    "libelf-dev",
+    "libc6-dev",
+    "libstdc++6",
+    "xz-utils",
+    "kmod",
+    "dash",
+    "coreutils",
+    "sed",
+    "grep",
+    "mawk",
+    "findutils",
+    "diffutils",
+    "gzip",
+    "tar",
+    "busybox-static",
+];
+
+/// Within the tree while it is built: the source, what is made of it, and the options.
+const SOURCE: &str = "kernel-source";
+const OUTPUT: &str = "kernel-build";
+const OPTIONS: &str = "kernel.config";
+
+/// Lines of the compiler's that are shown.
+const MOST_LINES: usize = 60;
+
+type Detail<'a> = &'a (dyn Fn(&str) + Sync);
+
+/// Fills `root` with the source and the tools.
+pub(super) fn fetch(apt: &Apt, tree: &Tree, root: &Path, detail: Detail<'_>) -> Result<(), ImageError> {
+    let source = source_package(tree)?;
+    let packages: Vec<String> = PACKAGES.map(str::to_owned).into_iter().chain([source.asked()]).collect();
+    let resolved = apt.resolve(&packages).map_err(|error| source.newer(tree, error))?;
+    let files = apt.download("the kernel's source is", &packages, &resolved, detail)?;
+    unpack(&files, root, detail)?;
+    link_tools(root, &[("gcc", "gcc-14"), ("sh", "dash"), ("awk", "mawk")])
+}
+
+/// Makes the kernel of what [`fetch`] left there.
+pub(super) fn compile(
+    tree: &Tree,
+    watchers: &[Watcher],
+    root: &Path,
+    detail: Detail<'_>,
+) -> Result<(), ImageError> {
+    let source = source_package(tree)?;
+    let kernel = Kernel { root, sandbox: Sandbox::detect(root)?, detail };
+    kernel.unpack(&source)?;
+    kernel.configure(&config::wanted(watchers))?;
+    kernel.compile()?;
+    let release = kernel.keep()?;
+    let write = |name: &str, text: &str| {
+        let path = root.join(name);
+        fs::write(&path, text).at("write", &path)
+    };
+    write(RELEASE, &release)?;
+    write(OF_TREE, &tree.id.to_string())?;
+    write(WATCHERS, &watchers.iter().fold(String::new(), |text, watcher| format!("{text}{watcher}\n")))
+}
+
+/// Debian's package of the source, at the version of the guests' kernel.
+#[derive(Debug, PartialEq, Eq)]
+struct SourcePackage {
+    /// Such as `linux-source-6.12`.
+    name: String,
+    version: String,
+}
+
+impl SourcePackage {
+    fn of(release: &str, version: &str) -> Self {
+        let series: Vec<&str> = release.split('.').take(2).collect();
+        Self { name: format!("linux-source-{}", series.join(".")), version: version.to_owned() }
+    }
+
+    fn asked(&self) -> String {
+        format!("{}={}", self.name, self.version)
+    }
+
+    /// The mirror has no longer what the package tree was made of.
+    fn newer(&self, tree: &Tree, error: ImageError) -> ImageError {
+        match error {
+            ImageError::Packages { output, .. } => {
+                ImageError::KernelSource { source_package: self.asked(), tree: tree.path.clone(), output }
+            }
+            error => error,
+        }
+    }
+}
+
+fn source_package(tree: &Tree) -> Result<SourcePackage, ImageError> {
+    let image = format!("linux-image-{}", tree.kernel_release);
+    let version = tree.version_of(&image)?.ok_or_else(|| ImageError::BrokenTree {
+        tree: tree.path.clone(),
+        what: format!("package {image} in its list"),
+    })?;
+    Ok(SourcePackage::of(&tree.kernel_release, &version))
+}
+
+/// A kernel that is being built.
+struct Kernel<'a> {
+    root: &'a Path,
+    sandbox: Sandbox,
+    detail: Detail<'a>,
+}
+
+impl Kernel<'_> {
+    fn unpack(&self, source: &SourcePackage) -> Result<(), ImageError> {
+        (self.detail)("unpacking the kernel's source");
+        let packed = format!("usr/src/{}.tar.xz", source.name);
+        let folder = self.root.join(SOURCE);
+        fs::create_dir(&folder).at("create", &folder)?;
+        let (archive, into) = (format!("/{packed}"), format!("/{SOURCE}"));
+        let program =
+            ["tar", "-x", "-J", "--no-same-owner", "--strip-components=1", "-f", &archive, "-C", &into];
+        let mut tar = self.sandbox.enter(self.root, &program);
+        stream(&mut tar, |_| ())?.ok("unpacking the kernel's source", "tar")?;
+        let packed = self.root.join(packed);
+        fs::remove_file(&packed).at("remove", &packed)
+    }
+
+    fn configure(&self, wanted: &str) -> Result<(), ImageError> {
+        (self.detail)("configuring the kernel");
+        let (options, output) = (self.root.join(OPTIONS), self.root.join(OUTPUT));
+        fs::write(&options, wanted).at("write", &options)?;
+        fs::create_dir(&output).at("create", &output)?;
+        let (into, all) = (format!("O=/{OUTPUT}"), format!("KCONFIG_ALLCONFIG=/{OPTIONS}"));
+        self.make(&["-s", "-C", &format!("/{SOURCE}"), &into, &all, "allnoconfig"])?;
+        let config = output.join(".config");
+        let config = fs::read_to_string(&config).at("read", &config)?;
+        let dropped = config::dropped(wanted, &config);
+        if dropped.is_empty() { Ok(()) } else { Err(ImageError::KernelOptions(dropped.join(", "))) }
+    }
+
+    fn compile(&self) -> Result<(), ImageError> {
+        let jobs = format!("-j{}", thread::available_parallelism().map_or(1, usize::from));
+        // No file says who built it where and when.
+        let same = ["KBUILD_BUILD_USER=niclab", "KBUILD_BUILD_HOST=niclab", "KBUILD_BUILD_TIMESTAMP=@0"];
+        let target = format!("/{OUTPUT}");
+        self.make(&[&["-C", &target, &jobs], same.as_slice(), &["vmlinux", "modules_prepare"]].concat())
+    }
+
+    /// Moves what is needed later to where it belongs, and removes the rest. Returns the kernel's release.
+    fn keep(&self) -> Result<String, ImageError> {
+        (self.detail)("keeping what modules are built against");
+        let output = self.root.join(OUTPUT);
+        let release_file = output.join("include/config/kernel.release");
+        let release = fs::read_to_string(&release_file).at("read", &release_file)?.trim().to_owned();
+        let modules = self.root.join("usr/lib/modules").join(&release);
+        fs::create_dir_all(&modules).at("create", &modules)?;
+        // The kernel's own list of what a build of modules reads, as its packages for other distributions have it.
+        let headers = format!("/usr/lib/modules/{release}/build");
+        let script =
+            "KBUILD_RUN_COMMAND=+$(srctree)/scripts/package/install-extmod-build ".to_owned() + &headers;
+        self.make(&["-s", "-C", &format!("/{OUTPUT}"), &script, "run-command"])?;
+        let config = self.root.join(headers.trim_start_matches('/')).join(".config");
+        fs::copy(output.join(".config"), &config).at("copy", &config)?;
+        let (from, to) = (output.join("modules.builtin"), modules.join("modules.builtin"));
+        fs::rename(&from, &to).at("move", &from)?;
+        let dependencies = modules.join("modules.dep");
+        // It has no modules.
+        fs::write(&dependencies, "").at("write", &dependencies)?;
+        let (from, to) = (output.join("vmlinux"), self.root.join(VMLINUX));
+        let boot = self.root.join("boot");
+        fs::create_dir_all(&boot).at("create", &boot)?;
+        fs::rename(&from, &to).at("move", &from)?;
+        [SOURCE, OUTPUT].iter().try_for_each(|folder| remove_all(&self.root.join(folder)))?;
+        Ok(release)
+    }
+
+    /// Runs make in the tree. Should it fail, what is shown is the compiler's words, wherever among its output they stood.
+    fn make(&self, arguments: &[&str]) -> Result<(), ImageError> {
+        let program = [&["make"], arguments].concat();
+        let mut make = self.sandbox.enter(self.root, &program);
+        let (mut said, mut done) = (VecDeque::new(), 0_u32);
+        let end = stream(&mut make, |line| {
+            if let Some(step) = step_of(line) {
+                done += 1;
+                (self.detail)(&format!("{done}: {step}"));
+            } else if !line.trim().is_empty() {
+                said.push_back(line.to_owned());
+            }
+            if said.len() > MOST_LINES {
+                said.pop_front();
+            }
+        })?;
+        if end.success {
+            return Ok(());
+        }
+        let output = Vec::from(said).join("\n");
+        Err(ImageError::Command {
+            what: "building the kernel that watches".to_owned(),
+            program: "make".to_owned(),
+            status: end.status,
+            output,
+        })
+    }
+}
+
+/// The file in a line such as `  CC      kernel/fork.o`, with which the kernel's build says what it does.
+fn step_of(line: &str) -> Option<&str> {
+    let (verb, what) = line.strip_prefix("  ")?.split_once(' ')?;
+    let is_verb =
+        !verb.is_empty() && verb.bytes().all(|byte| byte.is_ascii_uppercase() || b"[]0-9_".contains(&byte));
+    is_verb.then(|| what.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_source_is_that_of_the_guests_kernel() {
+        let source = SourcePackage::of("6.12.117+deb13-amd64", "6.12.117-1");
+        assert_eq!(source.asked(), "linux-source-6.12=6.12.117-1");
+    }
+
+    #[test]
+    fn what_make_does_is_told_from_what_the_compiler_says() {
+        assert_eq!(step_of("  CC      kernel/fork.o"), Some("kernel/fork.o"));
+        assert_eq!(step_of("  HOSTCC  scripts/basic/fixdep"), Some("scripts/basic/fixdep"));
+        for words in
+            ["kernel/fork.c:3:5: error: expected ';'", "    3 |  int x", "make: *** [Makefile:1] Error 2"]
+        {
+            assert_eq!(step_of(words), None, "{words}");
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Rules of the device programmer's manual in guests: niclab's own driver and programs keep them, and a driver that breaks one is told
+//! which.
+
+use std::path::{Path, PathBuf};
+
+use niclab_tests::{Niclab, Outcome};
+
+/// The driver of docs/DRIVER.md, with one place of its source changed.
+fn example_but(from: &str, to: &str) -> tempfile::TempDir {
+    let example: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../guest-driver/examples/ultra");
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let read = |name| std::fs::read_to_string(example.join(name)).expect("the example is in the tree");
+    let source = read("example.c");
+    assert_eq!(source.matches(from).count(), 1, "{from}");
+    std::fs::write(folder.path().join("example.c"), source.replace(from, to)).expect("a file can be written");
+    std::fs::write(folder.path().join("Makefile"), read("Makefile")).expect("a file can be written");
+    folder
+}
+
+/// A run in which node 0 sends two messages by such a driver.
+fn send(driver: &Path, options: &[&str]) -> Outcome {
+    let niclab = Niclab::new();
+    let script = "[ $NICLAB_RANK = 1 ] || { printf one >/dev/example; printf two >/dev/example; }";
+    let driver = driver.display().to_string();
+    let run = ["run", "--driver", &driver];
+    niclab.run(run.iter().chain(options).chain(&["--", "sh", "-c", script]))
+}
+
+#[test]
+fn the_own_driver_and_its_programs_keep_the_rules_on_every_card() {
+    for model in ["ultra", "mailbox", "match", "grim", "inic", "gamma"] {
+        let niclab = Niclab::new();
+        let outcome = niclab.run(["run", "--nic", model, "--rules", "fail"]).success();
+        assert!(!outcome.stderr.contains("broken rule"), "{model}: {outcome}");
+    }
+}
+
+#[test]
+fn the_driver_of_the_manual_keeps_the_rules() {
+    let folder = example_but("Section 5, steps 5 and 6.", "Section 5, steps 5 and 6.");
+    let outcome = send(folder.path(), &["--rules", "fail"]).success();
+    assert!(!outcome.stderr.contains("broken rule"), "{outcome}");
+}
+
+#[test]
+fn a_driver_that_never_rings_is_told_so_and_fails_the_run() {
+    let folder = example_but("\tring_if_wanted(e);\nunlock:", "unlock:");
+    let outcome = send(folder.path(), &["--rules", "fail"]);
+    assert_eq!(outcome.code(), 1, "{outcome}");
+    let line = "node0, port 0: broken rule launch-doorbell (DEVICE.md, chapter 5)";
+    assert!(outcome.stderr.contains(line), "{outcome}");
+    assert!(!outcome.stderr.contains("node1"), "{outcome}");
+    let outcome = send(folder.path(), &["--rules", "report", "--report", "json"]).success();
+    assert!(outcome.stdout.contains("\"launch-doorbell\": 1"), "{outcome}");
+}
+
+#[test]
+fn a_guest_is_stopped_where_it_breaks_a_rule() {
+    let folder = example_but("\te->launched++;", "\te->launched += 2;");
+    let outcome = send(folder.path(), &["--rules", "stop", "--timeout", "10"]);
+    assert_ne!(outcome.code(), 0, "{outcome}");
+    assert!(outcome.stderr.contains("node0 broke the rule launch-number and is stopped there"), "{outcome}");
+}

@@ -1,0 +1,118 @@
+//! Guests whose kernel watches: that planted faults are found, named with function, file and line, and that niclab's own driver has
+//! none. `niclab kernel build` comes first, and everything in such guests takes many times as long: by hand (docs/DRIVER.md says how).
+
+use std::path::{Path, PathBuf};
+
+use niclab_spec::NicModel;
+use niclab_tests::{Niclab, Outcome};
+use serde_json::Value;
+
+/// Each fault of the planted driver, and the kind of finding that it is.
+const PLANTED: [(&str, &str); 5] = [
+    ("locks", "lockdep"),
+    ("sleep", "atomic-sleep"),
+    ("shift", "ubsan"),
+    ("leak", "kmemleak"),
+    ("use-after-free", "kasan"),
+];
+
+fn tree(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path).canonicalize().expect("it is in the tree")
+}
+
+/// A run on the kernel that watches, and the nodes of its report.
+fn run(niclab: &Niclab, options: &[&str], command: &[&str]) -> (Outcome, Vec<Value>) {
+    let report = niclab.folder().join("report.json");
+    let file = report.display().to_string();
+    let fixed = ["run", "--kernel", "watching", "--report-file", &file];
+    let outcome = niclab.run(fixed.iter().chain(options).chain(&["--"]).chain(command));
+    let text =
+        std::fs::read_to_string(&report).unwrap_or_else(|error| panic!("no report: {error}\n{outcome}"));
+    let report: Value = serde_json::from_str(&text).expect("a report is JSON");
+    (outcome, report["nodes"].as_array().expect("a report has nodes").clone())
+}
+
+fn findings(node: &Value) -> Vec<Value> {
+    node["kernel_findings"].as_array().cloned().unwrap_or_default()
+}
+
+/// Nothing was found, and everything that the kernel was built with watched.
+fn assert_quiet(outcome: &Outcome, nodes: &[Value]) {
+    for node in nodes {
+        assert!(findings(node).is_empty(), "{outcome}");
+        let watchers = node["kernel_watchers"].as_array().cloned().unwrap_or_default();
+        for watcher in ["kasan", "lockdep", "kmemleak", "ubsan", "dma-debug"] {
+            assert!(watchers.contains(&watcher.into()), "{watcher} did not watch\n{outcome}");
+        }
+    }
+    assert_eq!(outcome.code(), 0, "{outcome}");
+}
+
+#[test]
+fn each_planted_fault_is_found_with_its_function_file_and_line() {
+    let niclab = Niclab::new();
+    let source = tree("tests/watching/planted/planted.c");
+    let text = std::fs::read_to_string(&source).expect("the planted driver");
+    let driver = tree("tests/watching/planted").display().to_string();
+    let faults = PLANTED.map(|(fault, _)| fault).join(" ");
+    let script = format!("for fault in {faults}; do echo $fault >/dev/planted || exit; done");
+    let options = ["--nodes", "1", "--driver", &driver];
+    let (outcome, nodes) = run(&niclab, &options, &["sh", "-c", &script]);
+    let found = findings(&nodes[0]);
+    for (fault, kind) in PLANTED {
+        let line =
+            1 + text.lines().position(|line| line.contains(&format!("planted: {fault} "))).expect("its line");
+        let file = source.display().to_string();
+        let is_it = |found: &&Value| found["kind"] == kind && found["file"] == *file && found["line"] == line;
+        assert!(
+            found.iter().any(|found| is_it(&found)),
+            "{fault}: no {kind} at {file}:{line} among\n{found:#?}\n{outcome}"
+        );
+        assert!(outcome.stderr.contains(&format!("{file}:{line})")), "{outcome}");
+    }
+    assert_eq!(outcome.code(), 1, "{outcome}");
+    assert!(niclab.processes().is_empty(), "{:#?}", niclab.processes());
+}
+
+#[test]
+fn messages_over_niclabs_own_driver_are_quiet_whatever_the_card() {
+    for model in NicModel::names() {
+        let niclab = Niclab::new();
+        let (outcome, nodes) = run(&niclab, &["--nic", model], &["niclab-perf", "demo", "--json"]);
+        assert_eq!(nodes.len(), 2, "{model}");
+        assert_quiet(&outcome, &nodes);
+    }
+}
+
+#[test]
+fn niclabs_own_driver_is_quiet_when_it_is_taken_away_and_comes_back() {
+    let niclab = Niclab::new();
+    let script = "niclab-perf pingpong -s 16 -n 50 && rmmod niclab && modprobe niclab && niclab-perf pingpong -s 16 -n 50 && \
+                  cd /sys/bus/virtio/drivers/niclab && device=$(echo virtio*) && echo $device >unbind && \
+                  echo $device >bind && sleep 2 && niclab-perf pingpong -s 16 -n 50";
+    let (outcome, nodes) = run(&niclab, &[], &["sh", "-c", script]);
+    assert_quiet(&outcome, &nodes);
+}
+
+#[test]
+fn coverage_has_the_lines_of_a_driver_with_the_users_path() {
+    let niclab = Niclab::new();
+    let source = tree("guest-driver/examples/ultra");
+    let (driver, file) = (source.display().to_string(), niclab.folder().join("c.info"));
+    let script =
+        "if [ $NICLAB_RANK = 0 ]; then printf hello >/dev/example; else dd if=/dev/example bs=64 count=1; fi";
+    let coverage = file.display().to_string();
+    let options = ["--driver", &driver, "--coverage", &coverage];
+    let (outcome, nodes) = run(&niclab, &options, &["sh", "-c", script]);
+    assert_quiet(&outcome, &nodes);
+    let text = std::fs::read_to_string(&file).expect("the tracefile");
+    assert!(text.contains(&format!("SF:{driver}/example.c\n")), "{text}");
+    let called = |name: &str| {
+        let end = format!(",{name}");
+        let line = text.lines().find(|line| line.starts_with("FNDA:") && line.ends_with(&end));
+        line.is_some_and(|line| !line.starts_with("FNDA:0,"))
+    };
+    assert!(called("example_write") && called("example_read"), "{text}");
+    // Its end comes behind the counts.
+    assert!(!called("example_remove"), "{text}");
+}
