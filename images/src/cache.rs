@@ -4,6 +4,7 @@
 //! $NICLAB_CACHE/                     else $XDG_CACHE_HOME/niclab, else ~/.cache/niclab
 //!   v1/                              one folder per layout version; others are left alone
 //!     lock                           held while something is built
+//!     watching-lock                  held while a kernel is built, which others do not wait for
 //!     apt/                           apt's own state, never the host's
 //!     tree/KEY/  module/KEY/  initramfs/KEY/  disk/KEY/   and what others build from these ([`Cache::derive`])
 //! ```
@@ -156,10 +157,16 @@ impl Cache {
 
     /// Waits until no other niclab builds in this cache. The lock ends with the value, or with the process.
     pub(crate) fn lock(&self, progress: &dyn Progress) -> Result<CacheLock, ImageError> {
+        self.lock_named("lock", progress)
+    }
+
+    /// The same for artefacts that take so long that nobody who wants another should wait for them. It is taken before the lock of
+    /// all others, if both are.
+    pub(crate) fn lock_named(&self, name: &str, progress: &dyn Progress) -> Result<CacheLock, ImageError> {
         let root = self.root();
         fs::create_dir_all(&root).at("create", &root)?;
         protect(&root)?;
-        let path = root.join("lock");
+        let path = root.join(name);
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
         let mut file = file.at("open", &path)?;
         let lock = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
@@ -197,13 +204,15 @@ impl Cache {
         // Nobody else's to write to, whatever mask the user has.
         DirBuilder::new().mode(0o700).create(&staging).at("create", &staging)?;
         *unfinished() = Some(staging.clone());
-        let built = build(&staging);
-        *unfinished() = None;
-        if let Err(error) = built {
-            // A killed build leaves it, and the next one clears it.
+        if let Err(error) = build(&staging) {
+            // A signal ends what builds first, and this process next, which waits here until a large folder is gone. A killed build
+            // leaves it, and the next one clears it.
+            let mut unfinished = unfinished();
             let _ = fs::remove_dir_all(&staging);
+            *unfinished = None;
             return Err(error);
         }
+        *unfinished() = None;
         let path = folder.join(&key.0);
         // Without its mark it is not ours, or damaged.
         remove_all(&path)?;

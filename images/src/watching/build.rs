@@ -51,20 +51,24 @@ const MOST_LINES: usize = 60;
 
 type Detail<'a> = &'a (dyn Fn(&str) + Sync);
 
-/// Fills `root`.
-pub(super) fn build(
-    apt: &Apt,
+/// Fills `root` with the source and the tools.
+pub(super) fn fetch(apt: &Apt, tree: &Tree, root: &Path, detail: Detail<'_>) -> Result<(), ImageError> {
+    let source = source_package(tree)?;
+    let packages: Vec<String> = PACKAGES.map(str::to_owned).into_iter().chain([source.asked()]).collect();
+    let resolved = apt.resolve(&packages).map_err(|error| source.newer(tree, error))?;
+    let files = apt.download("the kernel's source is", &packages, &resolved, detail)?;
+    unpack(&files, root, detail)?;
+    link_tools(root, &[("gcc", "gcc-14"), ("sh", "dash"), ("awk", "mawk")])
+}
+
+/// Makes the kernel of what [`fetch`] left there.
+pub(super) fn compile(
     tree: &Tree,
     watchers: &[Watcher],
     root: &Path,
     detail: Detail<'_>,
 ) -> Result<(), ImageError> {
     let source = source_package(tree)?;
-    let packages: Vec<String> = PACKAGES.map(str::to_owned).into_iter().chain([source.asked()]).collect();
-    let resolved = apt.resolve(&packages).map_err(|error| source.newer(tree, error))?;
-    let files = apt.download("the kernel's source is", &packages, &resolved, detail)?;
-    unpack(&files, root, detail)?;
-    link_tools(root, &[("gcc", "gcc-14"), ("sh", "dash"), ("awk", "mawk")])?;
     let kernel = Kernel { root, sandbox: Sandbox::detect(root)?, detail };
     kernel.unpack(&source)?;
     kernel.configure(&config::wanted(watchers))?;

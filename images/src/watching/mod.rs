@@ -27,6 +27,9 @@ pub(crate) const KIND: &str = "watching";
 /// So many are kept: a set that is tried, and the one before it.
 const KEPT: usize = 2;
 
+/// The lock of whoever builds one.
+const LOCK: &str = "watching-lock";
+
 /// Beside the kernels, the name of the folder of the one that is used.
 const CURRENT: &str = "current";
 
@@ -72,6 +75,7 @@ pub fn build_kernel(
     if watchers.contains(&Watcher::Kasan) && watchers.contains(&Watcher::Kcsan) {
         return Err(ImageError::Watchers { one: Watcher::Kasan.name(), other: Watcher::Kcsan.name() });
     }
+    let lock = cache.lock_named(LOCK, progress)?;
     let mut builder = Builder::new(cache, request, progress)?;
     let tree = builder.tree()?;
     let key = key(&tree, &watchers);
@@ -82,17 +86,20 @@ pub fn build_kernel(
             let name = "kernel that watches";
             let folder = step(progress, name, || {
                 let detail = |line: &str| progress.detail(name, line);
-                let apt = open_apt(&mut builder.apt, cache, request, "the kernel's source is", &detail)?;
-                cache.artefact(&builder.lock, KIND, &key, |staging| {
-                    build::build(apt, &tree, &watchers, staging, &detail)
+                cache.artefact(&lock, KIND, &key, |staging| {
+                    let apt = open_apt(&mut builder.apt, cache, request, "the kernel's source is", &detail)?;
+                    build::fetch(apt, &tree, staging, &detail)?;
+                    builder.clean()?;
+                    // Others go on while the compiler runs.
+                    drop(builder);
+                    build::compile(&tree, &watchers, staging, &detail)
                 })
             })?;
-            cache.prune(&builder.lock, KIND, KEPT)?;
-            builder.clean()?;
+            cache.prune(&lock, KIND, KEPT)?;
             (folder, Some(begin.elapsed()))
         }
     };
-    use_from_now_on(cache, &builder.lock, &key)?;
+    use_from_now_on(cache, &lock, &key)?;
     Ok(WatchingKernel { built_in, ..open(&folder)? })
 }
 
