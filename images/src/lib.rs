@@ -51,7 +51,7 @@ pub use crate::driver::{BUILT_AT, DriverError, DriverModule, ensure_driver, is_d
 pub use crate::error::ImageError;
 pub use crate::progress::{Progress, Silent, Terminal};
 pub use crate::survey::{HostTool, Survey, survey};
-pub use crate::symbols::{Place, places};
+pub use crate::symbols::{LoadedModule, Place, places};
 pub use crate::tree::QemuCommand;
 pub use crate::watching::{Watcher, WatchingKernel, build_kernel, current_kernel};
 

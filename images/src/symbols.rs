@@ -1,9 +1,8 @@
-//! Where in its source a driver was when the guest's kernel complained: file and line of each frame of a call trace that is of the
-//! driver's module.
+//! Where in its source a driver was when the guest's kernel complained, or the guest was stopped: file and line of each frame of a call
+//! trace, or of an address, that is of the driver's module.
 
 use std::fmt;
-use std::path::Path;
-use std::process::Command;
+use std::path::{Path, PathBuf};
 
 use crate::cache::Cache;
 use crate::command::{output, tree_command};
@@ -44,34 +43,127 @@ impl fmt::Display for Place {
 /// nothing is known of them: this only ever explains another message.
 #[must_use]
 pub fn places(cache: &Cache, module: &DriverModule, text: &str) -> Vec<Place> {
-    let tree = cache.find(Tree::KIND, &Tree::key());
-    let (Some(tree), Some(file)) = (tree, &module.with_debug) else { return Vec::new() };
     let frames = frames(text, &module.name);
-    if frames.is_empty() {
-        return Vec::new();
-    }
-    let run = |mut command: Command| {
-        let said = output(&mut command, "looking a call trace up").unwrap_or_default();
-        String::from_utf8_lossy(&said).into_owned()
-    };
-    let mut objdump = tree_command(&tree, "usr/bin/x86_64-linux-gnu-objdump");
-    objdump.arg("-t").arg(file);
-    let symbols = run(objdump);
-    let mut places = Vec::new();
-    for frame in &frames {
-        let Some((section, begin)) = symbol(&symbols, &frame.function) else { continue };
+    let Some(debug) = Debug::of(cache, module).filter(|_| !frames.is_empty()) else { return Vec::new() };
+    let symbols = debug.objdump("-t");
+    let place = |frame: &Frame| {
+        let (section, begin) = symbol(&symbols, &frame.function)?;
         let offset = frame.offset.saturating_sub(u64::from(!frame.is_exact));
-        let mut addr2line = tree_command(&tree, "usr/bin/x86_64-linux-gnu-addr2line");
-        addr2line.args(["-i", "-f", "-j", section, "-e"]).arg(file).arg(format!("{:#x}", begin + offset));
-        let users = module.source.as_deref();
-        let name = format!("{}+{:#x}", frame.function, frame.offset);
-        places.extend(lines(&run(addr2line), users).map(|(function, at)| Place {
-            frame: name.clone(),
+        Some(debug.places(section, begin + offset, &format!("{}+{:#x}", frame.function, frame.offset)))
+    };
+    frames.iter().filter_map(place).flatten().collect()
+}
+
+/// A module's debugging information, and the tools that read it.
+#[derive(Debug)]
+struct Debug {
+    tree: PathBuf,
+    file: PathBuf,
+    users: Option<PathBuf>,
+}
+
+impl Debug {
+    fn of(cache: &Cache, module: &DriverModule) -> Option<Self> {
+        let tree = cache.find(Tree::KIND, &Tree::key())?;
+        Some(Self { tree, file: module.with_debug.clone()?, users: module.source.clone() })
+    }
+
+    fn run(&self, tool: &str, arguments: &[&str], more: Option<u64>) -> String {
+        let mut command = tree_command(&self.tree, &format!("usr/bin/x86_64-linux-gnu-{tool}"));
+        command.args(arguments).arg(&self.file).args(more.map(|address| format!("{address:#x}")));
+        let said = output(&mut command, "looking addresses of a driver up").unwrap_or_default();
+        String::from_utf8_lossy(&said).into_owned()
+    }
+
+    fn objdump(&self, what: &str) -> String {
+        self.run("objdump", &[what], None)
+    }
+
+    /// The functions that were carried out there, innermost first.
+    fn places(&self, section: &str, at: u64, frame: &str) -> Vec<Place> {
+        let said = self.run("addr2line", &["-i", "-f", "-j", section, "-e"], Some(at));
+        let place = |(function, at): (&str, String)| Place {
+            frame: frame.to_owned(),
             function: function.to_owned(),
             at,
-        }));
+        };
+        lines(&said, self.users.as_deref()).map(place).collect()
     }
-    places
+}
+
+/// A driver's module as it lies in a guest that runs.
+#[derive(Debug)]
+pub struct LoadedModule {
+    debug: Debug,
+    code: Vec<Code>,
+    symbols: String,
+}
+
+/// A section with code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Code {
+    section: String,
+    begin: u64,
+    bytes: u64,
+}
+
+impl LoadedModule {
+    /// The module with its sections at these addresses; none where nothing is known of it.
+    #[must_use]
+    pub fn new(cache: &Cache, module: &DriverModule, sections: &[(String, u64)]) -> Option<Self> {
+        let debug = Debug::of(cache, module)?;
+        let code = code(&debug.objdump("-h"), sections);
+        let symbols = debug.objdump("-t");
+        (!code.is_empty()).then_some(Self { debug, code, symbols })
+    }
+
+    /// Whether that is an address in its code.
+    #[must_use]
+    pub fn contains(&self, address: u64) -> bool {
+        self.at(address).is_some()
+    }
+
+    fn at(&self, address: u64) -> Option<&Code> {
+        self.code.iter().find(|code| (code.begin..code.begin.saturating_add(code.bytes)).contains(&address))
+    }
+
+    /// The functions that are carried out at an address, innermost first. An address to which a call returns may be on the next line.
+    #[must_use]
+    pub fn places(&self, address: u64, is_return: bool) -> Vec<Place> {
+        let Some(code) = self.at(address) else { return Vec::new() };
+        let offset = address - code.begin;
+        let frame = symbol_before(&self.symbols, &code.section, offset).map_or_else(
+            || format!("{}+{offset:#x}", code.section),
+            |(name, more)| format!("{name}+{more:#x}"),
+        );
+        self.debug.places(&code.section, offset.saturating_sub(u64::from(is_return)), &frame)
+    }
+}
+
+/// Sections with code, as `objdump -h` lists them, `INDEX NAME SIZE ...` with their flags on the next line; where they are in the guest.
+fn code(listed: &str, sections: &[(String, u64)]) -> Vec<Code> {
+    let lines: Vec<&str> = listed.lines().collect();
+    let pairs = lines.windows(2).filter(|pair| pair[1].contains("CODE"));
+    pairs
+        .filter_map(|pair| {
+            let words: Vec<&str> = pair[0].split_whitespace().collect();
+            let [_, section, bytes, ..] = words.as_slice() else { return None };
+            let (_, begin) = sections.iter().find(|(name, _)| name == section)?;
+            let bytes = u64::from_str_radix(bytes, 16).ok()?;
+            Some(Code { section: (*section).to_owned(), begin: *begin, bytes })
+        })
+        .collect()
+}
+
+/// The function in this section that begins last in front of `offset`, and how far behind its begin that is.
+fn symbol_before<'a>(symbols: &'a str, section: &str, offset: u64) -> Option<(&'a str, u64)> {
+    let functions = symbols.lines().filter_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [address, _, "F", of, _, name] = words.as_slice() else { return None };
+        let begin = u64::from_str_radix(address, 16).ok()?;
+        Some((*name, offset.checked_sub(begin)?)).filter(|_| *of == section)
+    });
+    functions.min_by_key(|(_, more)| *more)
 }
 
 /// The frames of a module: `FUNCTION+0xOFFSET/0xSIZE [MODULE]`. Those with a question mark are leftovers on the stack, and none.
@@ -155,6 +247,16 @@ mod tests {
         assert_eq!(symbol(symbols, "on_event"), Some((".text", 0xa90)));
         assert_eq!(symbol(symbols, "own_init"), Some((".init.text", 0x10)));
         assert_eq!(symbol(symbols, "nothing"), None);
+        assert_eq!(symbol_before(symbols, ".text", 0xa95), Some(("on_event", 5)));
+        assert_eq!(symbol_before(symbols, ".text", 0xa8f), None, "in front of the first");
+        let listed = "  0 .text         000016c3  0000  0000  00000040  2**4\n   CONTENTS, ALLOC, LOAD, RELOC, READONLY, CODE\n  \
+                      1 .data         00000100  0000  0000  00000040  2**4\n   CONTENTS, ALLOC, LOAD, DATA\n  \
+                      2 .exit.text    00000020  0000  0000  00001738  2**4\n   CONTENTS, ALLOC, LOAD, RELOC, READONLY, CODE\n";
+        let sections =
+            [(".text".to_owned(), 0xffff_ffff_c030_4000), (".data".to_owned(), 0xffff_ffff_c030_8000)];
+        let found = code(listed, &sections);
+        let text = Code { section: ".text".to_owned(), begin: 0xffff_ffff_c030_4000, bytes: 0x16c3 };
+        assert_eq!(found, [text], "neither data nor what is not in the guest");
         let text = "inner\n/driver-build/a.c:7 (discriminator 1)\nouter\n/driver-build/a.c:20\n??\n??:0\n";
         let found: Vec<(&str, String)> = lines(text, Some(Path::new("/home/me"))).collect();
         assert_eq!(found, [("inner", "/home/me/a.c:7".to_owned()), ("outer", "/home/me/a.c:20".to_owned())]);

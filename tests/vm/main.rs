@@ -20,3 +20,4 @@ mod rules;
 mod run;
 mod template;
 mod template_attacks;
+mod terminal;

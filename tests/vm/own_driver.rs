@@ -4,12 +4,23 @@ use std::path::{Path, PathBuf};
 
 use niclab_tests::{Niclab, Outcome};
 
-/// The driver of docs/DRIVER.md.
-fn example() -> PathBuf {
+/// A driver of docs/DRIVER.md.
+fn example_for(card: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../guest-driver/examples/ultra")
+        .join("../guest-driver/examples")
+        .join(card)
         .canonicalize()
         .expect("the example is in the tree")
+}
+
+/// The first of them.
+fn example() -> PathBuf {
+    example_for("ultra")
+}
+
+/// The same for one node alone, as an option says it.
+pub fn example_on(node: &str) -> String {
+    format!("{node}={}", example().display())
 }
 
 /// A folder with a module whose start does `init`.
@@ -53,10 +64,153 @@ fn a_driver_of_your_own_passes_messages_and_ours_is_not_there() {
     assert!(outcome.stdout.contains("all of them"), "{outcome}");
 }
 
+/// One message of each length, with contents of its own for each node, in both directions at once. `$1` is the longest; where there
+/// are few lengths, several times.
+const BOTH_WAYS: &str = r#"
+rounds=$((1 + 500 / $1)) round=0
+while [ $round -lt $rounds ]; do
+    (
+        message= length=0
+        while [ $length -lt $1 ]; do
+            length=$((length + 1)) message=$message$(((length + NICLAB_RANK) % 10))
+            printf %s "$message" >/dev/example || exit
+        done
+        echo sent >/tmp/sent
+    ) &
+    timeout 300 dd if=/dev/example bs=2048 count=$1 of=/tmp/got 2>/tmp/said || exit
+    wait
+    rm /tmp/sent || exit
+    grep -q "^0+$1 records in" /tmp/said || exit
+    message= length=0
+    : >/tmp/wanted
+    while [ $length -lt $1 ]; do
+        length=$((length + 1)) message=$message$(((length + 1 - NICLAB_RANK) % 10))
+        printf %s "$message" >>/tmp/wanted
+    done
+    cmp /tmp/got /tmp/wanted || exit
+    round=$((round + 1))
+done
+message=$message.
+printf %s "$message" 2>/dev/null >/dev/example && exit 1
+echo all lengths"#;
+
+/// Finds the card. A reader sleeps, and a file is open, while it is taken away from the driver: neither gets anything but an error, then
+/// and once the driver has it again, and as long as the file is open the module stays.
+const UNBOUND: &str = r#"
+for device in /sys/bus/virtio/devices/*; do
+    [ "$(cat "$device/device")" = 0x0026 ] && break
+done
+drivers=/sys/bus/virtio/drivers/example
+exec 3<>/dev/example
+timeout 60 dd if=/dev/example bs=2048 count=1 2>/tmp/said 3>&- &
+sleep 1
+kill -0 $! || exit
+echo "${device##*/}" >$drivers/unbind || exit
+wait $! && exit 1
+grep "No such device" /tmp/said || exit
+[ ! -e /dev/example ] || exit
+gone() {
+    dd bs=2048 count=1 <&3 2>/tmp/said && exit 1
+    grep -q "No such device" /tmp/said || exit
+    echo x 2>/dev/null >&3 && exit 1
+    rmmod example 2>/dev/null && exit 1
+    return 0
+}
+gone
+echo "${device##*/}" >$drivers/bind && [ -e /dev/example ] || exit
+gone
+echo unbound and bound"#;
+
+/// Two guests whose cards one of the examples has.
+struct Pair {
+    niclab: Niclab,
+}
+
+impl Pair {
+    fn exec(&self, node: &str, script: &str, arguments: &[&str]) -> Outcome {
+        self.niclab.run(["exec", node, "--", "sh", "-c", script, "sh"].iter().chain(arguments)).success()
+    }
+
+    /// A message from one to the other, and one back.
+    fn passes(&self, text: &str) {
+        for (from, to) in [("node0", "node1"), ("node1", "node0")] {
+            let read = ["timeout", "60", "dd", "if=/dev/example", "bs=2048", "count=1"];
+            let reader = self.niclab.start(["exec", to, "--"].iter().chain(&read));
+            self.exec(from, "printf '%s' \"$1\" >/dev/example", &[text]);
+            let read = reader.finish().success();
+            assert_eq!(read.stdout.trim(), text, "from {from} to {to}");
+        }
+    }
+
+    /// The third of five messages stays invisible: a reader is told that one is lost, and goes on behind it.
+    fn gets_over_a_message_that_never_becomes_visible(&self) {
+        self.niclab.run(["fault", "node1", "--device", "stale_at=[3]"]).success();
+        let read = "for i in 1 2 3 4 5; do timeout 60 dd if=/dev/example bs=2048 count=1 2>/tmp/said || echo lost; done";
+        let reader = self.niclab.start(["exec", "node1", "--", "sh", "-c", read]);
+        self.exec("node0", "for i in 1 2 3 4 5; do echo $i >/dev/example; done", &[]);
+        let read = reader.finish().success();
+        let lines: Vec<&str> = read.stdout.lines().map(|line| line.trim_start_matches("node1 | ")).collect();
+        assert_eq!(lines, ["1", "2", "lost", "4", "5"], "{read}");
+        self.niclab.run(["fault", "node1", "--heal"]).success();
+    }
+}
+
+/// What an example must get over: messages of all lengths, both ways at once; a reader that is killed; a card that is taken away while
+/// a reader sleeps and a file is open; a module that is loaded again, at one node and then the other.
+fn example_holds(card: &str, most_bytes: &str) {
+    let pair = Pair { niclab: Niclab::new() };
+    let driver = example_for(card).display().to_string();
+    let options = ["--nic", card, "--nodes", "2", "--driver", &driver];
+    let plan = pair.niclab.run(["plan", "--json"].iter().chain(&options)).success().json();
+    let module = plan["nodes"][0]["driver"]["module"]["file"].as_str().expect("the module that was built");
+    std::fs::copy(module, pair.niclab.folder().join("example.ko")).expect("the guests see this folder");
+    pair.niclab.run(["up"].iter().chain(&options)).success();
+
+    let both = ["node0", "node1"]
+        .map(|node| pair.niclab.start(["exec", node, "--", "sh", "-c", BOTH_WAYS, "sh", most_bytes]));
+    for node in both {
+        let outcome = node.finish().success();
+        assert!(outcome.stdout.contains("all lengths"), "{outcome}");
+    }
+    let killed = "dd if=/dev/example bs=2048 count=1 & sleep 1; kill -9 $!; wait $!; [ $? = 137 ]";
+    pair.exec("node1", killed, &[]);
+    pair.passes("behind a reader that was killed");
+    for node in ["node1", "node0", "node1"] {
+        let outcome = pair.exec(node, UNBOUND, &[]);
+        assert!(outcome.stdout.contains("unbound and bound"), "{outcome}");
+        pair.passes(&format!("behind {node}'s rebinding"));
+    }
+    for node in ["node0", "node1", "node1"] {
+        pair.exec(
+            node,
+            "rmmod example && [ ! -e /dev/example ] && insmod example.ko && [ -e /dev/example ]",
+            &[],
+        );
+        pair.passes(&format!("behind {node}'s loading again"));
+    }
+    pair.gets_over_a_message_that_never_becomes_visible();
+    for node in ["node0", "node1"] {
+        let said = pair.exec(node, "dmesg", &[]).stdout;
+        assert!(!said.contains("WARNING:") && !said.contains("BUG:") && !said.contains("refused"), "{said}");
+    }
+    pair.niclab.run(["down"]).success();
+}
+
+#[test]
+fn the_example_for_ultra_holds_over_all_lengths_kills_unbinding_and_loading_again() {
+    example_holds("ultra", "64");
+}
+
+#[test]
+fn the_example_for_descriptor_rings_holds_over_the_same() {
+    // An Ethernet frame of 1,514 bytes, less its header, that of active ports and the check sequence.
+    example_holds("gamma", "1488");
+}
+
 #[test]
 fn each_node_has_the_driver_and_the_parameters_that_it_is_given() {
     let niclab = Niclab::new();
-    let driver = format!("node1={}", example().display());
+    let driver = example_on("node1");
     let script = "if [ $NICLAB_RANK = 0 ]; then [ -e /sys/module/niclab -a ! -e /sys/module/example ]; else \
                   [ ! -e /sys/module/niclab ] && [ $(cat /sys/module/example/parameters/peer) = 0 ]; fi";
     let run = ["run", "--driver", &driver, "--driver-args", "peer=0", "--", "sh", "-c", script];
@@ -116,7 +270,7 @@ fn a_debugger_knows_the_drivers_functions_at_their_addresses_and_the_guest_goes_
 fn a_watched_driver_is_built_and_run_again_when_its_source_changes() {
     let niclab = Niclab::new();
     let folder = tempfile::tempdir().unwrap();
-    for name in ["Makefile", "example.c"] {
+    for name in ["Makefile", "card.h", "example.c"] {
         std::fs::copy(example().join(name), folder.path().join(name)).unwrap();
     }
     let driver = folder.path().display().to_string();

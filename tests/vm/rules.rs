@@ -13,7 +13,9 @@ fn example_but(from: &str, to: &str) -> tempfile::TempDir {
     let source = read("example.c");
     assert_eq!(source.matches(from).count(), 1, "{from}");
     std::fs::write(folder.path().join("example.c"), source.replace(from, to)).expect("a file can be written");
-    std::fs::write(folder.path().join("Makefile"), read("Makefile")).expect("a file can be written");
+    for name in ["Makefile", "card.h"] {
+        std::fs::write(folder.path().join(name), read(name)).expect("a file can be written");
+    }
     folder
 }
 
@@ -44,7 +46,7 @@ fn the_driver_of_the_manual_keeps_the_rules() {
 
 #[test]
 fn a_driver_that_never_rings_is_told_so_and_fails_the_run() {
-    let folder = example_but("\tring_if_wanted(e);\nunlock:", "unlock:");
+    let folder = example_but("sizeof(u64));\n\tring_if_wanted(&e->card);", "sizeof(u64));");
     let outcome = send(folder.path(), &["--rules", "fail"]);
     assert_eq!(outcome.code(), 1, "{outcome}");
     let line = "node0, port 0: broken rule launch-doorbell (DEVICE.md, chapter 5)";
@@ -60,4 +62,39 @@ fn a_guest_is_stopped_where_it_breaks_a_rule() {
     let outcome = send(folder.path(), &["--rules", "stop", "--timeout", "10"]);
     assert_ne!(outcome.code(), 0, "{outcome}");
     assert!(outcome.stderr.contains("node0 broke the rule launch-number and is stopped there"), "{outcome}");
+}
+
+/// The same with a function that releases slices that were never stored, and stays there for a while: who writes comes by it.
+fn culprit() -> tempfile::TempDir {
+    let function = "static noinline void release_what_never_came(struct example *e)\n{\n\tlong left = 3000000;\n\n\
+                    \tstore_register(e, offsetof(struct niclab_completer_page, released), 1000);\n\
+                    \twhile (left--)\n\t\tcpu_relax();\n}\n\n";
+    let write = "static ssize_t example_write(";
+    let folder = example_but(write, &format!("{function}{write}"));
+    let source = folder.path().join("example.c");
+    let text = std::fs::read_to_string(&source).expect("it was written");
+    let tag = "\twords[NICLAB_PAYLOAD_WORDS] = bytes;\n";
+    assert_eq!(text.matches(tag).count(), 1, "the example is another by now");
+    let text = text.replace(tag, &format!("{tag}\trelease_what_never_came(e);\n"));
+    std::fs::write(source, text).expect("a file can be written");
+    folder
+}
+
+#[test]
+fn who_breaks_a_rule_is_named_with_function_file_and_line_of_the_driver() {
+    let niclab = Niclab::new();
+    let folder = culprit();
+    let driver = format!("node0={}", folder.path().display());
+    let run =
+        ["run", "--rules", "stop", "--driver", &driver, "--driver", &crate::own_driver::example_on("node1")];
+    let write = "[ $NICLAB_RANK = 1 ] || echo hello >/dev/example; sleep 1000";
+    let mut run = niclab.start(run.iter().chain(&["--", "sh", "-c", write]));
+    run.wait_for_line("node0 broke the rule release-number and is stopped there");
+    let line = run.wait_for_line("broken rule release-number");
+    // By then it may be on its way from one line of it to another, and in what the compiler put into it.
+    assert!(line.contains("stopped a moment later, processor 0 near release_what_never_came+0x"), "{line}");
+    assert!(line.contains(&format!("{}/example.c:", folder.path().display())), "{line}");
+    run.signal(libc::SIGINT);
+    assert_eq!(run.finish().code(), 130);
+    assert!(niclab.processes().is_empty(), "{:#?}", niclab.processes());
 }

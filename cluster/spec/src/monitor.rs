@@ -85,6 +85,15 @@ pub enum Request {
         /// How many it knows of, of all nodes together.
         seen: u64,
     },
+    /// Keep with a broken rule where the guest was. Answered by [`Answer::Done`], though the rule is in the log no more.
+    PlaceBrokenRule {
+        /// The node, by name.
+        node: String,
+        /// Which: [`BrokenRule::number`].
+        number: u64,
+        /// [`BrokenRule::guest_at`].
+        guest_at: String,
+    },
     /// Give cards another program, all together. Answered by [`Answer::Loaded`] when it runs.
     Load {
         /// The nodes, by name; all where none is named.

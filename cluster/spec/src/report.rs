@@ -383,7 +383,8 @@ pub struct BrokenRule {
     pub wall_since_start_ns: u64,
     /// What the node did before, the last eight operations, earliest first.
     pub operations: Vec<String>,
-    /// Where the guest's processor was, where the launcher could find out: function, file and line.
+    /// Where the guest's processors were when the launcher had heard of it, and the guest stood still or not: function, file and line of
+    /// its own driver, as near as can be said. Of the first time that a node breaks a rule, where QEMU told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guest_at: Option<String>,
 }

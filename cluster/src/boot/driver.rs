@@ -6,8 +6,11 @@ use niclab_agent::{Exec, ExitStatus, ToGuest, ToHost, message::DATA_BYTES, messa
 use thiserror::Error;
 
 use crate::{
-    guests::agent::{AgentClient, AgentError},
-    plan::DriverPlan,
+    guests::{
+        agent::{AgentClient, AgentError},
+        processors::sections_file,
+    },
+    plan::{DriverPlan, NodePlan},
 };
 
 /// More of what a guest says of a driver that it refuses is of no use.
@@ -49,6 +52,10 @@ until [ -e "$device/driver" ]; do
     [ "$waits" -lt 50 ] || { echo "it is loaded, and has not taken the card: its probe failed, or its table has not device 38" >&2; kernel; exit 1; }
     sleep 0.1
 done
+cd "/sys/module/$name/sections" && for section in .[a-z]*; do
+    echo "$section $(cat "$section")"
+done
+:
 "#;
 
 /// Why a driver does not have the card.
@@ -77,11 +84,16 @@ pub enum LoadError {
     },
 }
 
-/// Loads `driver` into the guest of this agent.
+/// Loads a node's driver into its guest, which this is the agent of, and keeps the addresses of its sections there.
 ///
 /// # Errors
 /// [`LoadError`]; [`AgentError::Silent`] after `deadline`.
-pub fn load(agent: &Arc<AgentClient>, driver: &DriverPlan, deadline: Instant) -> Result<(), LoadError> {
+pub fn load(
+    agent: &Arc<AgentClient>,
+    node: &NodePlan,
+    driver: &DriverPlan,
+    deadline: Instant,
+) -> Result<(), LoadError> {
     let path = &driver.module.file;
     let module = fs::read(path).map_err(|error| LoadError::Read { path: path.clone(), error })?;
     let name = driver.module.name.clone();
@@ -115,7 +127,16 @@ pub fn load(agent: &Arc<AgentClient>, driver: &DriverPlan, deadline: Instant) ->
                 said.extend_from_slice(&bytes[..kept]);
                 command.sender().send(ToGuest::Credit(length))?;
             }
-            ToHost::Exit(ExitStatus::Code(0)) => return Ok(()),
+            ToHost::Exit(ExitStatus::Code(0)) => {
+                let file = sections_file(node);
+                if let Err(error) = fs::write(&file, &said) {
+                    let (file, node) = (file.display(), &node.name);
+                    log::warn!(
+                        "cannot write {file}: {error}; nobody will know where in its driver {node} is"
+                    );
+                }
+                return Ok(());
+            }
             ToHost::Exit(status) => return Err(refused(status.to_string(), &said)),
             ToHost::Refused(refusal) => return Err(refused(refusal.message, &said)),
             _ => {}

@@ -762,7 +762,7 @@ fn healthy_agent(
     progress.begins(rank, Stage::Nic);
     if let Some(own) = &node.driver {
         progress.says(rank, format!("your driver {} is being loaded", own.module.name));
-        driver::load(&agent, own, deadline)?;
+        driver::load(&agent, node, own, deadline)?;
     }
     while Instant::now() < deadline {
         match agent.health(HEALTH_TIMEOUT) {

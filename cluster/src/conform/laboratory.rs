@@ -311,8 +311,9 @@ impl<'a> Laboratory<'a> {
 
     /// Begins to load a node's driver; the number under which its end is told.
     fn begin_load(&mut self, rank: usize) -> Result<usize, Trouble> {
-        let own = self.running.plan().nodes.get(rank).and_then(|node| node.driver.clone());
-        let Some(own) = own else {
+        let node = self.running.plan().nodes.get(rank).cloned();
+        let own = node.and_then(|node| Some((node.driver.clone()?, node)));
+        let Some((own, node)) = own else {
             let argv = ["sh", "-c", LOAD_OURS].map(str::to_owned);
             return Ok(self.start(rank, &argv)?.number);
         };
@@ -322,7 +323,7 @@ impl<'a> Laboratory<'a> {
         thread::spawn(move || {
             let gone = || "the guest is gone".to_owned();
             let loaded = agent.ok_or_else(gone).and_then(|agent| {
-                crate::boot::driver::load(&agent, &own, Instant::now() + STEP)
+                crate::boot::driver::load(&agent, &node, &own, Instant::now() + STEP)
                     .map_err(|error| error.to_string())
             });
             // If nobody listens any more, the cluster is being taken down.

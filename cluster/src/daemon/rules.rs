@@ -1,6 +1,10 @@
 //! Hears of broken rules while a cluster runs: tells the user, and stops the guest where that is wanted.
 
-use std::{collections::BTreeMap, path::Path, thread};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    thread,
+};
 
 use niclab_spec::{
     RuleChecking,
@@ -11,7 +15,10 @@ use niclab_spec::{
 
 use super::monitor::{self, MonitorError};
 use crate::{
-    guests::qmp::{Qmp, QmpError},
+    guests::{
+        processors::whereabouts,
+        qmp::{Qmp, QmpError},
+    },
     plan::{NodePlan, Plan},
 };
 
@@ -33,7 +40,7 @@ pub fn follow(plan: &Plan) {
     }
     let plan = plan.clone();
     thread::spawn(move || {
-        let mut follower = Follower { told: BTreeMap::new(), stopped: Vec::new() };
+        let mut follower = Follower::default();
         let mut seen = 0;
         // Ends with the daemon.
         while let Ok(broken) = await_broken(&plan.monitor_socket, seen) {
@@ -44,10 +51,13 @@ pub fn follow(plan: &Plan) {
 }
 
 /// What was told so far.
+#[derive(Default)]
 struct Follower {
     /// The last entry that was looked at, by node.
     told: BTreeMap<String, u64>,
-    stopped: Vec<String>,
+    stopped: BTreeSet<String>,
+    /// Node and rule, where it was said where the guest was.
+    placed: BTreeSet<(String, String)>,
 }
 
 impl Follower {
@@ -60,12 +70,26 @@ impl Follower {
             *last = new.last().map_or(*last, |entry| entry.number);
             let Some(first) = new.first() else { continue };
             // At once: what it does until then is what the debugger does not see.
-            if plan.rules == RuleChecking::Stop && !self.stopped.contains(&node.name) {
-                self.stopped.push(node.name.clone());
+            let stops = plan.rules == RuleChecking::Stop && self.stopped.insert(node.name.clone());
+            if stops {
                 eprintln!("{}", stopped_text(plan, node, first, &stop(node)));
             }
+            let is_new = |entry: &&&BrokenRule| self.placed.insert((node.name.clone(), entry.rule.clone()));
+            let unplaced: Vec<u64> = new.iter().filter(is_new).map(|entry| entry.number).collect();
+            let place =
+                if unplaced.is_empty() { None } else { place(node, self.stopped.contains(&node.name)) };
             for entry in new {
-                eprintln!("niclab: {}", broken_text(&node.name, entry));
+                let guest_at = place.clone().filter(|_| unplaced.contains(&entry.number));
+                if let Some(guest_at) = guest_at.clone() {
+                    let (node, number) = (node.name.clone(), entry.number);
+                    // Where the daemon is gone, its report is, too.
+                    let _ = monitor::ask(
+                        &plan.monitor_socket,
+                        &Request::PlaceBrokenRule { node, number, guest_at },
+                    );
+                }
+                let entry = BrokenRule { guest_at, ..entry.clone() };
+                eprintln!("niclab: {}", broken_text(&node.name, &entry));
             }
         }
     }
@@ -73,6 +97,16 @@ impl Follower {
 
 fn stop(node: &NodePlan) -> Result<(), QmpError> {
     Qmp::connect(&node.qmp_socket)?.stop()
+}
+
+/// Where a guest is by now: behind what it was when its card saw the rule broken, and by how far nobody knows.
+fn place(node: &NodePlan, is_stopped: bool) -> Option<String> {
+    let place = Qmp::connect(&node.qmp_socket).and_then(|mut qemu| whereabouts(&mut qemu, node));
+    let how = if is_stopped { "stopped a moment later" } else { "a moment later" };
+    place
+        .map(|place| format!("{how}, {place}"))
+        .map_err(|error| log::warn!("where {} is cannot be said: {error}", node.name))
+        .ok()
 }
 
 fn stopped_text(plan: &Plan, node: &NodePlan, first: &BrokenRule, stopped: &Result<(), QmpError>) -> String {
@@ -91,9 +125,12 @@ fn stopped_text(plan: &Plan, node: &NodePlan, first: &BrokenRule, stopped: &Resu
 pub fn broken_text(node: &str, entry: &BrokenRule) -> String {
     let BrokenRule { rule, section, seen, .. } = entry;
     let port = entry.port.map(|port| format!(", port {port}")).unwrap_or_default();
-    let place =
-        entry.guest_at.as_ref().map(|place| format!("; the guest was at {place}")).unwrap_or_default();
+    let place = entry.guest_at.as_ref().map(|place| format!("; the guest, {place}")).unwrap_or_default();
     format!("{node}{port}: broken rule {rule} (DEVICE.md, chapter {section}): {seen}{place}")
+}
+
+fn times(count: u64) -> String {
+    if count == 1 { "once".to_owned() } else { format!("{count} times") }
 }
 
 /// What was broken on these nodes, each rule with its mend; nothing where none was.
@@ -103,11 +140,11 @@ pub fn broken_rules_text(nodes: &[NodeFigures]) -> String {
     for node in nodes {
         for (name, count) in &node.broken_rules {
             let Some(entry) = node.broken_rule_log.iter().find(|entry| entry.rule == *name) else {
-                text += &format!("{}: broken rule {name}, {count} times\n", node.name);
+                text += &format!("{}: broken rule {name}, {}\n", node.name, times(*count));
                 continue;
             };
             text += &format!("{}\n", broken_text(&node.name, entry));
-            text += &format!("  {count} times in all\n");
+            text += &format!("  {} in all\n", times(*count));
             if !entry.operations.is_empty() {
                 text += &format!("  before it: {}\n", entry.operations.join("; "));
             }
@@ -131,6 +168,7 @@ mod tests {
             section: 5,
             port: Some(3),
             seen: "nobody rang".into(),
+            guest_at: Some("stopped a moment later, processor 0 near f+0x1: f at a.c:7".into()),
             operations: vec!["port 3: launch 1, code 0x40".into()],
             ..BrokenRule::default()
         };
@@ -141,10 +179,11 @@ mod tests {
         };
         let text = broken_rules_text(&[NodeFigures::new("node1"), node]);
         for part in [
-            "node0, port 3: broken rule launch-doorbell (DEVICE.md, chapter 5): nobody rang\n  2 times in all\n",
+            "node0, port 3: broken rule launch-doorbell (DEVICE.md, chapter 5): nobody rang; the guest, stopped a moment later, \
+             processor 0 near f+0x1: f at a.c:7\n  2 times in all\n",
             "  before it: port 3: launch 1, code 0x40\n",
             "`niclab rules launch-doorbell` says more",
-            "node0: broken rule of-another-build, 1 times\n",
+            "node0: broken rule of-another-build, once\n",
         ] {
             assert!(text.contains(part), "{part}\n{text}");
         }

@@ -1,4 +1,5 @@
 //! How a guest is reached: its agent, which runs commands in it, and the QEMU that it runs in.
 
 pub mod agent;
+pub mod processors;
 pub mod qmp;

@@ -77,6 +77,9 @@ enum Command<'a> {
     Human {
         #[serde(rename = "command-line")]
         line: String,
+        /// Of which processor.
+        #[serde(rename = "cpu-index", skip_serializing_if = "Option::is_none")]
+        processor: Option<u32>,
     },
 }
 
@@ -215,11 +218,20 @@ impl Qmp {
             |path| format!("unix:{},server=on,wait=off", path.display().to_string().replace(',', ",,")),
         );
         // Only its monitor for people has this, which tells what went wrong in words.
-        let said = self.execute(&Command::Human { line: format!("gdbserver {place}") })?;
+        let said = self.execute(&Command::Human { line: format!("gdbserver {place}"), processor: None })?;
         match said.as_str().map(str::trim) {
             Some(words) if words.starts_with("Could not") => Err(QmpError::Refused(words.to_owned())),
             _ => Ok(()),
         }
+    }
+
+    /// What QEMU's monitor for people says of one processor of the guest.
+    ///
+    /// # Errors
+    /// [`QmpError`]; [`QmpError::Refused`] where there is no such processor.
+    pub fn ask_of_processor(&mut self, processor: u32, line: String) -> Result<String, QmpError> {
+        let said = self.execute(&Command::Human { line, processor: Some(processor) })?;
+        Ok(said.as_str().unwrap_or_default().to_owned())
     }
 
     /// Has a guest go on that stands still. One that runs does.

@@ -346,11 +346,12 @@ fn node_env(inputs: &Inputs<'_>, node: &Node) -> Result<BTreeMap<String, String>
     ];
     if let (Some(address), Some(mac)) = (node.nic_address(), node.nic_mac()) {
         let all = nodes.iter().filter_map(Node::nic_address).map(|address| address.to_string());
-        env.extend([
-            ("NICLAB_NIC_ADDRESSES", all.collect::<Vec<_>>().join(",")),
-            ("NICLAB_NIC_ADDRESS", format!("{address}/{}", Node::PREFIX_LENGTH)),
-            ("NICLAB_NIC_MAC", mac.to_string()),
-        ]);
+        env.push(("NICLAB_NIC_ADDRESSES", all.collect::<Vec<_>>().join(",")));
+        // The agent waits for the interface that these belong to, and a driver of the user's own is loaded behind that.
+        if node.driver.is_none() {
+            env.push(("NICLAB_NIC_ADDRESS", format!("{address}/{}", Node::PREFIX_LENGTH)));
+            env.push(("NICLAB_NIC_MAC", mac.to_string()));
+        }
     }
     if let Some(folder) = inputs.share {
         env.extend([("NICLAB_SHARE", "1".to_owned()), ("NICLAB_CWD", text(folder)?)]);
@@ -600,6 +601,14 @@ mod tests {
         let first = hosts.lines().find(|line| line.ends_with(" node1-gamma"));
         assert_eq!(first, Some("10.77.0.1 node1-gamma"), "the node's name comes first\n{hosts}");
         assert!(hosts.lines().any(|line| line == "10.79.0.2 node1-gamma"), "{hosts}");
+        let any_folder = env!("CARGO_MANIFEST_DIR");
+        let plan = plan_of(&format!("driver = \"{any_folder}\"\n{file}"), None, None);
+        let env = &plan.nodes[1].identity.env;
+        assert!(
+            !env.contains_key("NICLAB_NIC_ADDRESS"),
+            "its driver is loaded later, and has perhaps no interface"
+        );
+        assert!(env.contains_key("NICLAB_NIC_ADDRESSES"), "its peers may have one");
     }
 
     #[test]

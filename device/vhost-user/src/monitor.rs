@@ -230,6 +230,10 @@ pub fn answer_by(shell: &Shell, heart: &Heart, request: &Request) -> Answer {
         Request::AwaitBrokenRules { seen } => {
             await_broken_rules(shell, heart, *seen).map(Answer::BrokenRules)
         }
+        Request::PlaceBrokenRule { node, number, guest_at } => heart.world(shell).map(|mut world| {
+            let place = |node| world.nodes.card_mut(node).map(|card| card.place_broken(*number, guest_at));
+            number_of(shell, node).map(place).map_or_else(refused, |_| Answer::Done)
+        }),
         Request::SetDeviceFaults { node, faults } => {
             let set = set_device_faults(shell, heart, node, faults);
             set.map(|set| set.map_or_else(refused, |()| Answer::Done))

@@ -348,8 +348,13 @@ impl Card {
         self.acted = self.acted.max(at);
     }
 
-    /// Feeds the completer registers of `port` that were stored since the last look; true when there was one.
+    /// Whether the program of `port` stored a completer register since the last look.
     #[inline]
+    pub fn has_registers(&self, port: u32) -> bool {
+        self.pages.has_registers(port)
+    }
+
+    /// Feeds the completer registers of `port` that were stored since the last look; true when there was one.
     pub fn registers(&mut self, port: u32, bus: &mut NodeBus) -> bool {
         let mut any = false;
         for register in self.pages.take_registers(port).into_iter().flatten() {
@@ -565,12 +570,22 @@ impl Card {
         if !self.is_running {
             return;
         }
-        if let Some(rules) = &mut self.rules {
-            rules.on_write(&self.memory, &self.pages, address, words);
+        let Self { memory, pages, rules, counts, .. } = self;
+        store_words(memory, pages, rules, counts, address, words);
+    }
+
+    /// Does the store that the model wants done first, if that is one. False when it is none.
+    #[inline]
+    pub fn deposit(&mut self, latest: &mut Time) -> bool {
+        let Self { nic, memory, pages, rules, counts, is_running, .. } = self;
+        let Some(outbox) = nic.outbox() else { return false };
+        let Some(deposit) = outbox.deposit() else { return false };
+        *latest = deposit.at.max(*latest);
+        if *is_running {
+            store_words(memory, pages, rules, counts, deposit.address, deposit.words());
         }
-        if self.memory.store_words(address, words).is_err() {
-            violation(&mut self.counts.violations, "dma_outside_memory");
-        }
+        outbox.clear_first();
+        true
     }
 
     /// Stores bytes of a frame into the guest's memory, unless the guest is not there to expect it.
@@ -658,6 +673,14 @@ impl Card {
         self.rules.as_ref().map(|rules| rules.book()).or(self.broken_before.as_ref())
     }
 
+    /// Keeps where the guest was when it broke a rule.
+    pub fn place_broken(&mut self, number: u64, guest_at: &str) {
+        let book = self.rules.as_mut().map(|rules| rules.book_mut()).or(self.broken_before.as_mut());
+        if let Some(book) = book {
+            book.place(number, guest_at);
+        }
+    }
+
     /// Looks through memory that nobody in the guest is to touch.
     pub fn check_memory(&mut self) {
         if let Some(rules) = &mut self.rules {
@@ -677,6 +700,24 @@ impl Card {
         self.rules.iter_mut().for_each(|rules| rules.on_reset());
         self.nic.handle(bus.clock(), Input::HostReset, bus);
         self.follow_ports();
+    }
+}
+
+/// Stores what the card of a guest that is there writes into its memory.
+#[inline]
+fn store_words(
+    memory: &DmaMemory,
+    pages: &Pages,
+    rules: &mut Option<Box<Rules>>,
+    counts: &mut CardCounts,
+    address: u64,
+    words: &[u64],
+) {
+    if let Some(rules) = rules {
+        rules.on_write(memory, pages, address, words);
+    }
+    if memory.store_words(address, words).is_err() {
+        violation(&mut counts.violations, "dma_outside_memory");
     }
 }
 

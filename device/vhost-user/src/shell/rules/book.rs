@@ -185,6 +185,13 @@ impl Book {
         self.log.iter()
     }
 
+    /// The guest was there when this was broken. Nothing where it is in the log no more.
+    pub fn place(&mut self, number: u64, guest_at: &str) {
+        if let Some(entry) = self.log.iter_mut().find(|entry| entry.number == number) {
+            entry.guest_at = Some(guest_at.to_owned());
+        }
+    }
+
     /// The host's clock.
     pub fn at(&mut self, now: Time) {
         self.now = now;
@@ -249,7 +256,12 @@ mod tests {
         assert_eq!(alarm.total(), 10_000);
         assert_eq!(book.counts().map(|(_, count)| count).sum::<u64>(), 10_000);
         assert!(book.log().count() <= MAX_LOG && book.operations.len() <= OPERATIONS);
-        let last = book.log().last().unwrap();
+        let last = book.log().last().unwrap().clone();
+        book.place(last.number, "near here");
+        book.place(1, "long gone");
+        let placed: Vec<&BrokenRule> = book.log().filter(|entry| entry.guest_at.is_some()).collect();
+        assert_eq!(placed.len(), 1);
+        assert_eq!((placed[0].number, placed[0].guest_at.as_deref()), (last.number, Some("near here")));
         assert_eq!(
             (last.operations.len(), last.number),
             (OPERATIONS, names.len() as u64 * MAX_LOGGED_OF_RULE)

@@ -81,6 +81,11 @@ impl Rules {
         &self.book
     }
 
+    /// The same, to say more of it.
+    pub const fn book_mut(&mut self) -> &mut Book {
+        &mut self.book
+    }
+
     /// Nobody looks any more.
     pub fn end(self) -> Book {
         self.book
