@@ -129,6 +129,10 @@ pub fn broken_text(node: &str, entry: &BrokenRule) -> String {
     format!("{node}{port}: broken rule {rule} (DEVICE.md, chapter {section}): {seen}{place}")
 }
 
+fn times(count: u64) -> String {
+    if count == 1 { "once".to_owned() } else { format!("{count} times") }
+}
+
 /// What was broken on these nodes, each rule with its mend; nothing where none was.
 #[must_use]
 pub fn broken_rules_text(nodes: &[NodeFigures]) -> String {
@@ -136,11 +140,11 @@ pub fn broken_rules_text(nodes: &[NodeFigures]) -> String {
     for node in nodes {
         for (name, count) in &node.broken_rules {
             let Some(entry) = node.broken_rule_log.iter().find(|entry| entry.rule == *name) else {
-                text += &format!("{}: broken rule {name}, {count} times\n", node.name);
+                text += &format!("{}: broken rule {name}, {}\n", node.name, times(*count));
                 continue;
             };
             text += &format!("{}\n", broken_text(&node.name, entry));
-            text += &format!("  {count} times in all\n");
+            text += &format!("  {} in all\n", times(*count));
             if !entry.operations.is_empty() {
                 text += &format!("  before it: {}\n", entry.operations.join("; "));
             }
@@ -179,7 +183,7 @@ mod tests {
              processor 0 near f+0x1: f at a.c:7\n  2 times in all\n",
             "  before it: port 3: launch 1, code 0x40\n",
             "`niclab rules launch-doorbell` says more",
-            "node0: broken rule of-another-build, 1 times\n",
+            "node0: broken rule of-another-build, once\n",
         ] {
             assert!(text.contains(part), "{part}\n{text}");
         }

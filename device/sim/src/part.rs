@@ -174,10 +174,14 @@ impl Part {
         let Some((last, others)) = transits.split_last() else { return self.flights.remove(place) };
         let Some(flight) = self.flights.get_mut(place) else { return };
         flight.transit = Some(*last);
-        let parcel = (!others.is_empty()).then(|| flight.parcel.clone());
-        for (transit, parcel) in others.iter().zip(std::iter::repeat(parcel).flatten()) {
-            let frame = self.flights.put(Flight { from: node, parcel, transit: Some(*transit) });
-            self.send_on(node, transit, frame);
+        // Most frames go to one node, and stay where they are.
+        if !others.is_empty() {
+            let parcel = flight.parcel.clone();
+            for transit in others {
+                let flight = Flight { from: node, parcel: parcel.clone(), transit: Some(*transit) };
+                let frame = self.flights.put(flight);
+                self.send_on(node, transit, frame);
+            }
         }
         self.send_on(node, last, place);
     }
@@ -214,10 +218,13 @@ impl Part {
         let Some((last, others)) = deliveries.split_last() else { return self.flights.remove(place) };
         let parcel = (!others.is_empty()).then(|| flight.parcel.clone());
         flight.parcel.arrive(last);
-        for (delivery, mut parcel) in others.iter().zip(std::iter::repeat(parcel).flatten()) {
-            parcel.arrive(delivery);
-            let frame = self.flights.put(Flight { from: node, parcel, transit: None });
-            self.queue.push(delivery.at, delivery.to, node, Event::Arrive { frame });
+        if let Some(parcel) = parcel {
+            for delivery in others {
+                let mut parcel = parcel.clone();
+                parcel.arrive(delivery);
+                let frame = self.flights.put(Flight { from: node, parcel, transit: None });
+                self.queue.push(delivery.at, delivery.to, node, Event::Arrive { frame });
+            }
         }
         self.queue.push(last.at, last.to, node, Event::Arrive { frame: place });
     }

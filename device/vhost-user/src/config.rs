@@ -13,6 +13,7 @@ use niclab_spec::daemon::{DaemonConfig, DaemonNode};
 use thiserror::Error;
 
 use crate::shell::NodeInfo;
+use crate::shell::manners::{AT_LIMIT_MS, MARGIN_MS};
 use crate::shell::pages::{Pages, PagesError};
 use crate::shell::wait::Policy;
 use crate::shell::world::cluster::Cluster;
@@ -20,6 +21,8 @@ use crate::shell::world::cluster::Cluster;
 /// Longest time a control request may take, by which drivers know a dead device. Requests take microseconds; the rest is
 /// for a host that is out of processors.
 pub const CONTROL_TIMEOUT_MS: u32 = 5_000;
+
+const _: () = assert!(AT_LIMIT_MS + MARGIN_MS <= CONTROL_TIMEOUT_MS, "no answer is too late");
 
 /// The configuration describes a cluster that cannot be.
 #[derive(Debug, Error)]

@@ -151,6 +151,16 @@ impl<E: Event> Port<E> {
         self.commands.try_launch(command)
     }
 
+    /// [`Commands::hold`].
+    pub fn hold(&mut self) {
+        self.commands.hold();
+    }
+
+    /// [`Commands::tell`].
+    pub fn tell(&mut self) {
+        self.commands.tell();
+    }
+
     /// Launches a command as [`Port::launch`] does, and reads events into `inbox` while there is no slot: the device may be
     /// waiting for their places in the queue. They come before all that [`Port::event`] has.
     ///
@@ -267,6 +277,17 @@ impl<E: Event> Commands<E> {
             device: self.requester.link().name(),
             what: "a slot was free and is not any more".into(),
         })
+    }
+
+    /// Tells the device of no launch until [`Commands::tell`], or until there is no slot for another one: several commands are then
+    /// told of by one doorbell, which is an exit from a virtual machine. Whoever waits for what such a command does tells first.
+    pub fn hold(&mut self) {
+        self.requester.hold();
+    }
+
+    /// Tells the device of all that was launched since [`Commands::hold`], and of each launch from now on.
+    pub fn tell(&mut self) {
+        self.requester.tell();
     }
 
     /// Commands launched since the port was opened.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use niclab_abi::bar::{DOORBELL_WANTED, INFO_DOORBELL_OFFSET, SLOT_LAUNCH_WORD, SLOT_WORDS, slot_of};
+use niclab_abi::bar::{DOORBELL_WANTED, INFO_DOORBELL_OFFSET, SLOT_LAUNCH_WORD, SLOT_WORDS, SLOTS, slot_of};
 use niclab_abi::posts::{
     BarrierCommand, MulticastCommand, POST_BARRIER, POST_EVENT_DONE, POST_EVENT_RECEIVED, POST_EVENT_SENT,
     POST_LEFT, POST_MULTICAST, POST_OK, POST_RECEIVE, POST_REDUCE, POST_SEND, POST_TELL_SENT, PostEvent,
@@ -246,6 +246,31 @@ fn a_message_goes_out_of_one_region_and_into_what_was_posted_first() {
         to.read(100, &mut read).expect("within");
         assert_eq!(read, text);
     }
+}
+
+#[test]
+fn commands_that_are_told_of_together_take_one_doorbell_and_more_than_slots_take_another() {
+    let (mut port, device) = port_with_device();
+    let region = port.allocate(4096).expect("memory");
+    let receive = Receive::new(region.span(0..8).expect("within"));
+    let mut taken_of = |count: u32| {
+        let taken = || device.state.lock().expect("no panic").taken;
+        let before = taken();
+        port.hold();
+        (0..count).for_each(|_| {
+            port.launch(&receive, LIMIT).expect("room");
+        });
+        let told = taken() - before;
+        port.tell();
+        (told, taken() - before)
+    };
+    assert_eq!(taken_of(5), (0, 5));
+    // No slot is freed of which the device does not know.
+    let (slots, more) = (u64::from(SLOTS), u64::from(SLOTS) + 3);
+    assert_eq!(taken_of(SLOTS + 3), (slots - 5, more), "five were not known to be free");
+    assert_eq!(taken_of(0), (0, 0));
+    port.launch(&receive, LIMIT).expect("room");
+    assert_eq!(device.state.lock().expect("no panic").taken, 5 + more + 1, "told at once again");
 }
 
 #[test]

@@ -225,16 +225,25 @@ impl ListChannel {
 
     /// Posts the receives again whose messages were taken, and tells the peer where it hears of it in no other way soon.
     fn post_again(&mut self) -> Result<(), Failure> {
-        while let Some(slot) = self.free.pop() {
-            self.post(slot)?;
-            self.counts.posted += 1;
-        }
+        // One doorbell for all of them.
+        self.port.hold();
+        let posted = self.post_free();
+        self.port.tell();
+        posted?;
         if self.counts.posted - self.counts.told < self.window.receives as u64 / 2 {
             return Ok(());
         }
         self.counts.told = self.counts.posted;
         let (region, target) = (self.small.clone(), self.target(CREDITS));
         self.launch(&Put::new(target, region.span(0..0)?).header_data(self.counts.posted & POSTED))
+    }
+
+    fn post_free(&mut self) -> Result<(), Failure> {
+        while let Some(slot) = self.free.pop() {
+            self.post(slot)?;
+            self.counts.posted += 1;
+        }
+        Ok(())
     }
 
     fn target(&self, portal: u32) -> Target {

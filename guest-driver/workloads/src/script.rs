@@ -136,7 +136,8 @@ impl Script {
         let bytes = self.bytes;
         let (flow, bytes) = match &mut self.role {
             Role::Idle => return None,
-            Role::Burst(burst) => (burst.next(&is_blocked)?, bytes),
+            // It has looked for one that is not blocked.
+            Role::Burst(burst) => return burst.next(is_blocked).map(|flow| self.outgoing(flow, bytes)),
             Role::Ping { flow, left: 1.., is_waiting: false } => (*flow, bytes),
             Role::Pong { flow, due: 1.., .. } => (*flow, bytes),
             Role::Confirm { flow, is_due: true, .. } => (*flow, 0),
@@ -148,12 +149,13 @@ impl Script {
                 return (!is_blocked(outgoing.flow)).then_some(Outgoing { not_before_ps, ..outgoing });
             }
         };
-        if is_blocked(flow) {
-            return None;
-        }
+        (!is_blocked(flow)).then(|| self.outgoing(flow, bytes))
+    }
+
+    fn outgoing(&self, flow: FlowId, bytes: u32) -> Outgoing {
         let interrupts =
             self.interrupt_every != 0 && (self.sent_over(flow) + 1).is_multiple_of(self.interrupt_every);
-        Some(Outgoing { flow, bytes, interrupts, not_before_ps: 0 })
+        Outgoing { flow, bytes, interrupts, not_before_ps: 0 }
     }
 
     fn sent_over(&self, flow: FlowId) -> u64 {

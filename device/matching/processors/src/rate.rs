@@ -26,6 +26,8 @@ pub struct Rate {
     pub items: Option<u32>,
     /// Cycles of the match unit for each second of processor time, in each round.
     pub model_cycles_per_processor_s: Vec<f64>,
+    /// How much of all these cycles went by the automaton: of the unit alone by its nodes, else by steps from entity to entity.
+    pub automated_share: f64,
 }
 
 /// All ways, measured in turns.
@@ -42,24 +44,25 @@ impl Rates {
     /// When the unit does not work.
     pub fn measure(rounds: u32) -> Result<Self, MatchUnitError> {
         let ways = std::iter::once(None).chain([1].into_iter().chain(LISTS).map(Some));
-        let mut rates: Vec<Rate> =
-            ways.map(|items| Rate { items, model_cycles_per_processor_s: Vec::new() }).collect();
+        let empty = |items| Rate { items, model_cycles_per_processor_s: Vec::new(), automated_share: 0.0 };
+        let mut rates: Vec<Rate> = ways.map(empty).collect();
         for _ in 0..rounds {
             for rate in &mut rates {
-                let measured = rate.items.map_or_else(alone, with_list)?;
+                let (measured, share) = rate.items.map_or_else(alone, with_list)?;
                 rate.model_cycles_per_processor_s.push(measured);
+                rate.automated_share += share / f64::from(rounds);
             }
         }
         Ok(Self { rates })
     }
 }
 
-/// The unit is fed a word a cycle.
-fn alone() -> Result<f64, MatchUnitError> {
+/// The unit is fed a word a cycle. Cycles a second, and the share of them that were the automaton's.
+fn alone() -> Result<(f64, f64), MatchUnitError> {
     let (mut unit, words) = (match_unit::unit()?, match_unit::stream());
     let mut fifos = Fifos::new(Timing::default().fifo_words);
     let mut feed = words.as_slice();
-    per_second(|| {
+    let rate = per_second(|| {
         let begin = unit.cycles();
         while unit.cycles() < begin + BATCH_CYCLES {
             let now = unit.cycles();
@@ -71,19 +74,21 @@ fn alone() -> Result<f64, MatchUnitError> {
             feed = feed.get(burst.sent..).unwrap_or_default();
         }
         Ok(unit.cycles() - begin)
-    })
+    })?;
+    Ok((rate, unit.automated() as f64 / unit.cycles() as f64))
 }
 
 /// All headers match at the end of the list.
-fn with_list(items: u32) -> Result<f64, MatchUnitError> {
+fn with_list(items: u32) -> Result<(f64, f64), MatchUnitError> {
     let mut manager = match_unit::machine(items, Timing::default())?;
-    per_second(|| {
+    let rate = per_second(|| {
         let begin = manager.cycle();
         while manager.cycle() < begin + BATCH_CYCLES {
             match_unit::pass(&mut manager, items - 1)?;
         }
         Ok(manager.cycle() - begin)
-    })
+    })?;
+    Ok((rate, manager.walked() as f64 / manager.cycle() as f64))
 }
 
 /// Has the match unit pass a list of `items` until it has worked for so many cycles of model time, and says for how many.
@@ -119,7 +124,11 @@ fn processor_time() -> Duration {
 
 impl fmt::Display for Rates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "million cycles of the match unit for each second of a core's time, round by round")?;
+        writeln!(
+            f,
+            "million cycles of the match unit for each second of a core's time, round by round, and how many of a hundred were the \
+             automaton's"
+        )?;
         for rate in &self.rates {
             match rate.items {
                 None => write!(f, "{:<32}", "the unit alone")?,
@@ -128,7 +137,7 @@ impl fmt::Display for Rates {
             for rate in &rate.model_cycles_per_processor_s {
                 write!(f, "{:>8.1}", rate / 1e6)?;
             }
-            writeln!(f)?;
+            writeln!(f, "{:>8.1} %", 100.0 * rate.automated_share)?;
         }
         Ok(())
     }
@@ -143,6 +152,7 @@ mod tests {
         let Rates { rates } = Rates::measure(2).unwrap();
         assert_eq!(rates.len(), 2 + LISTS.len());
         assert!(rates.iter().all(|rate| rate.model_cycles_per_processor_s.len() == 2));
+        assert!(rates.iter().all(|rate| rate.automated_share > 0.95), "{rates:?}");
         assert!(rates.iter().flat_map(|rate| &rate.model_cycles_per_processor_s).all(|rate| *rate > 0.0));
     }
 }

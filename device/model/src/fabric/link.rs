@@ -208,7 +208,8 @@ impl Link {
         counters: &mut PortCounters,
         ledger: &mut Ledger,
     ) -> Arrivals {
-        self.pass(ready, bytes, false, counters, ledger)
+        let (arrival, draws) = self.pass::<false>(ready, bytes, counters, ledger);
+        self.befall(arrival, bytes, draws, counters)
     }
 
     /// A frame from the switch.
@@ -220,35 +221,51 @@ impl Link {
         counters: &mut PortCounters,
         ledger: &mut Ledger,
     ) -> Arrivals {
-        self.pass(ready, bytes, true, counters, ledger)
+        let (arrival, draws) = self.pass::<true>(ready, bytes, counters, ledger);
+        self.befall(arrival, bytes, draws, counters)
     }
 
+    /// What faults make of a frame with these draws.
     #[inline]
-    fn pass(
+    fn befall(
+        &self,
+        arrival: Option<Arrival>,
+        bytes: usize,
+        draws: Random,
+        counters: &mut PortCounters,
+    ) -> Arrivals {
+        match arrival {
+            Some(arrival) if self.is_faulty => afflict(arrival, bytes, &self.faults, draws, counters),
+            arrival => [arrival, None],
+        }
+    }
+
+    /// What comes through of a frame where no fault befalls it, and the draws by which one would.
+    #[inline(always)]
+    fn pass<const IS_TO_NODE: bool>(
         &mut self,
         ready: Passage,
         bytes: usize,
-        is_to_node: bool,
         counters: &mut PortCounters,
         ledger: &mut Ledger,
-    ) -> Arrivals {
-        let direction = if is_to_node { &mut self.to_node } else { &mut self.to_switch };
+    ) -> (Option<Arrival>, Random) {
+        let direction = if IS_TO_NODE { &mut self.to_node } else { &mut self.to_switch };
         // Of a frame that is dropped for another reason as well: its number is its place among all.
         let draws = direction.draws.next_frame();
         if !self.is_up() {
             counters.dropped_down += 1;
-            return NOTHING;
+            return (None, draws);
         }
         if bytes > self.config.mtu_bytes as usize + HEADER_BYTES {
             counters.dropped_long += 1;
-            return NOTHING;
+            return (None, draws);
         }
         let serialization = self.serialization(bytes);
-        let direction = if is_to_node { &mut self.to_node } else { &mut self.to_switch };
-        let is_bounded = is_to_node && self.config.queue_frames != 0;
+        let direction = if IS_TO_NODE { &mut self.to_node } else { &mut self.to_switch };
+        let is_bounded = IS_TO_NODE && self.config.queue_frames != 0;
         if is_bounded && direction.is_full(ready.head, self.config.queue_frames) {
             counters.dropped_queue += 1;
-            return NOTHING;
+            return (None, draws);
         }
         let start = ready.head.max(direction.wire.busy_until());
         let occupancy = serialization.max(ready.tail.since(start));
@@ -260,12 +277,33 @@ impl Link {
         }
         let held = Span::from_ps(occupancy.as_ps() - serialization.as_ps());
         let head = stage.start + self.config.latency;
-        let arrival = Arrival { head, tail: stage.end, held, corrupt: None };
-        if self.is_faulty {
-            afflict(arrival, bytes, &self.faults, draws, counters)
-        } else {
-            [Some(arrival), None]
-        }
+        (Some(Arrival { head, tail: stage.end, held, corrupt: None }), draws)
+    }
+
+    /// A frame that is sound, from the node, over a link that is.
+    #[inline(always)]
+    pub(super) fn pass_sound_to_switch(
+        &mut self,
+        ready: Passage,
+        bytes: usize,
+        counters: &mut PortCounters,
+        ledger: &mut Ledger,
+    ) -> Option<Arrival> {
+        debug_assert!(!self.is_faulty, "a link that is faulty befalls each frame");
+        self.pass::<false>(ready, bytes, counters, ledger).0
+    }
+
+    /// The same from the switch.
+    #[inline(always)]
+    pub(super) fn pass_sound_to_node(
+        &mut self,
+        ready: Passage,
+        bytes: usize,
+        counters: &mut PortCounters,
+        ledger: &mut Ledger,
+    ) -> Option<Arrival> {
+        debug_assert!(!self.is_faulty, "a link that is faulty befalls each frame");
+        self.pass::<true>(ready, bytes, counters, ledger).0
     }
 }
 

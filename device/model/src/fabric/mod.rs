@@ -349,6 +349,51 @@ impl Switching {
         }
     }
 
+    /// The same from one port to another, over links that are not faulty: it arrives once, or not at all.
+    #[inline]
+    pub fn pass_unencoded(&self, from: &mut Port, to: &mut Port, frame: &Unencoded) -> Option<Passage> {
+        let &Unencoded { ready, is_routed, bytes, message, .. } = frame;
+        let off_wire = if is_routed && self.routing.is_some() { HEADER_BYTES } else { 0 };
+        let bytes = bytes.saturating_sub(off_wire);
+        let Port { link, counters, ledger } = from;
+        counters.frames_in += 1;
+        counters.bytes_in += bytes as u64;
+        ledger.attribute(message);
+        let entering = link.pass_sound_to_switch(ready, bytes, counters, ledger)?;
+        let entered = self.entered(&entering, bytes, &mut to.link);
+        let (ready, tail) = self.cross(&entering, entered, bytes, ledger);
+        let Port { link, counters, ledger } = to;
+        ledger.attribute(message);
+        let arrived = link.pass_sound_to_node(Passage { head: ready, tail }, bytes, counters, ledger)?;
+        counters.frames_out += 1;
+        counters.bytes_out += bytes as u64;
+        Some(Passage { head: arrived.head, tail: arrived.tail })
+    }
+
+    /// When a frame begins to cross the switch, towards this link.
+    #[inline]
+    fn entered(&self, entering: &Arrival, bytes: usize, towards: &mut Link) -> Time {
+        match self.forwarding {
+            // Not so early that the link runs dry because the frame comes in over a slower one. What a slow source holds up
+            // holds up the link behind the switch as well.
+            Forwarding::CutThrough => {
+                let at_speed = entering.tail.before(entering.held);
+                entering.head.max(at_speed.before(towards.serialization(bytes)))
+            }
+            Forwarding::StoreAndForward => entering.tail,
+        }
+    }
+
+    /// When a frame is ready for the link behind the switch, and when all of it has come. The crossing is its sender's.
+    #[inline]
+    fn cross(&self, entering: &Arrival, entered: Time, bytes: usize, ledger: &mut Ledger) -> (Time, Time) {
+        // The switch passes any number of frames at a time; they meet at the link behind it.
+        let mut crossing = Resource::new(Place::Switch);
+        let cost = Cost { count: 1, bytes: bytes as u64, occupancy: Span::ZERO, latency: self.fall_through };
+        let ready = ledger.charge(Crossing::SwitchFallThrough, &mut crossing, entered, cost).end;
+        (ready, entering.tail + self.fall_through)
+    }
+
     #[inline]
     fn cross_switch(
         &self,
@@ -358,23 +403,10 @@ impl Switching {
         to: u16,
         (bytes, off_wire): (usize, u8),
     ) -> Option<Transit> {
-        let Port { link, .. } = ports.port(to)?;
-        // The switch passes any number of frames at a time; they meet at the link behind it.
-        let mut crossing = Resource::new(Place::Switch);
-        let cost = Cost { count: 1, bytes: bytes as u64, occupancy: Span::ZERO, latency: self.fall_through };
-        let entered = match self.forwarding {
-            // Not so early that the link runs dry because the frame comes in over a slower one. What a slow source holds up
-            // holds up the link behind the switch as well.
-            Forwarding::CutThrough => {
-                let at_speed = entering.tail.before(entering.held);
-                entering.head.max(at_speed.before(link.serialization(bytes)))
-            }
-            Forwarding::StoreAndForward => entering.tail,
-        };
-        let Port { ledger, .. } = ports.port(from)?;
-        let ready = ledger.charge(Crossing::SwitchFallThrough, &mut crossing, entered, cost).end;
+        let entered = self.entered(&entering, bytes, &mut ports.port(to)?.link);
+        let (ready, tail) = self.cross(&entering, entered, bytes, &mut ports.port(from)?.ledger);
         let corrupt = Transit::in_frame(off_wire, entering.corrupt);
-        Some(Transit { to, ready, tail: entering.tail + self.fall_through, off_wire, corrupt })
+        Some(Transit { to, ready, tail, off_wire, corrupt })
     }
 }
 

@@ -6,7 +6,7 @@ use niclab_abi::control::{Reply, STATUS_OK};
 use niclab_abi::{FromBytes, ToBytes};
 
 use crate::nic::frame::{Data, SharedFrame};
-use crate::nic::parcel::{Deposit, Outbox, Parcel};
+use crate::nic::parcel::{Outbox, Parcel};
 use crate::nic::{
     Content, Descriptor, DmaWords, FrameBytes, HostRanges, Input, Output, ReplyBytes, ShellCounts,
     WindowRange,
@@ -212,7 +212,7 @@ impl<C: Counting> Effects<C> {
     }
 
     /// Lets a machine take a packet of `bytes` whose words `come`, and pass it on: [`HostInterface::pass`].
-    #[inline]
+    #[inline(always)]
     pub fn pass(&mut self, machine: Machine, passing: Passing, come: Passage, bytes: u64) -> Passed {
         self.interface.pass(&mut self.machines[machine as usize], passing, come, bytes)
     }
@@ -226,10 +226,23 @@ impl<C: Counting> Effects<C> {
     /// Writes `words` as one DMA transfer. Returns when they are visible.
     #[inline]
     pub fn dma_write(&mut self, ready: Time, address: u64, words: DmaWords, content: Content) -> Time {
+        if self.outbox.is_open() {
+            return self.dma_write_words(ready, address, &words, content);
+        }
         let message = self.interface.ledger().attributed();
         let at = self.interface.transfer(BusTransfer::DmaWrite, ready, words.len() as u64 * WORD_BYTES).end;
         self.spend_output(0);
-        self.outbox.store(Deposit { at, address, words, content, message });
+        self.outbox.push(Output::DmaWrite { at, address, words, content, message });
+        at
+    }
+
+    /// The same of words that are no vector yet.
+    #[inline]
+    pub fn dma_write_words(&mut self, ready: Time, address: u64, words: &[u64], content: Content) -> Time {
+        let message = self.interface.ledger().attributed();
+        let at = self.interface.transfer(BusTransfer::DmaWrite, ready, words.len() as u64 * WORD_BYTES).end;
+        self.spend_output(0);
+        self.outbox.store(at, address, words, content, message);
         at
     }
 
@@ -307,9 +320,8 @@ impl<C: Counting> Effects<C> {
         let WriteBack { address, word, status } = write_back;
         let message = self.interface.ledger().attributed();
         let at = self.interface.transfer(BusTransfer::DescriptorWriteBack, ready, WORD_BYTES).end;
-        let (words, content) = (DmaWords::from_slice(&[word]), Content::Completion { status });
         self.spend_output(0);
-        self.outbox.store(Deposit { at, address, words, content, message });
+        self.outbox.store(at, address, &[word], Content::Completion { status }, message);
         at
     }
 

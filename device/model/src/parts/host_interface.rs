@@ -349,11 +349,12 @@ impl HostInterface {
     /// with the one before and the word is there. Machines and links have a pace that does not change within a packet, so
     /// that the words that come are no later than on the straight lines through the first and the last. So the first and the
     /// last say all, and nothing is counted word by word: a test holds this to a machine that does.
-    #[inline]
+    ///
+    /// Inlined always: of the many things that it says, callers use few.
+    #[inline(always)]
     pub fn pass(&mut self, machine: &mut Machine, passing: Passing, come: Passage, bytes: u64) -> Passed {
         if passing == Passing::StoreAndForward || !self.ledger.is_on() {
-            let stage = self.work(machine, come.tail, bytes);
-            return Passed { stage, opened: stage.end, words: stage.end.into(), pace: Span::ZERO };
+            return self.pass_whole(machine, come.tail, bytes);
         }
         let Machine { before, pace, closing, .. } = *machine;
         let words = bytes.div_ceil(WORD_BYTES);
@@ -366,6 +367,13 @@ impl HostInterface {
         machine.resource.hold_until((last + closing).before(span));
         let stage = self.work_for(machine, come.head, bytes, span);
         Passed { stage, opened, words: Passage { head: first, tail: last }, pace }
+    }
+
+    /// All of it at once.
+    #[inline(never)]
+    fn pass_whole(&mut self, machine: &mut Machine, ready: Time, bytes: u64) -> Passed {
+        let stage = self.work(machine, ready, bytes);
+        Passed { stage, opened: stage.end, words: stage.end.into(), pace: Span::ZERO }
     }
 
     /// When the first and the last word of a transfer are across that was carried out as `stage`.
@@ -385,7 +393,7 @@ impl HostInterface {
     }
 
     /// Lets a machine work for as long as its model has worked out.
-    #[inline]
+    #[inline(always)]
     pub fn work_for(&mut self, machine: &mut Machine, ready: Time, bytes: u64, span: Span) -> Stage {
         self.ledger.charge(Crossing::NiCycles, &mut machine.resource, ready, Cost::once(bytes, span))
     }
@@ -396,6 +404,7 @@ impl HostInterface {
         self.ledger.charge(Crossing::LocalBus, &mut self.local, ready, cost)
     }
 
+    #[inline(always)]
     fn occupy_host(&mut self, crossing: Crossing, ready: Time, bytes: u64, ps: u64) -> Time {
         let cost = Cost::once(bytes, Span::from_ps(ps));
         self.ledger.charge_at(crossing, Place::Host, &mut self.node.host, ready, cost).end

@@ -5,7 +5,7 @@ use niclab_abi::event::CAUSE_MESSAGE;
 use niclab_abi::receive::{SLICE_NUMBER_SHIFT, SLICE_VALID, SliceStatus};
 
 use crate::nic::Address;
-use crate::nic::{Content, DMA_BUFFER_WORDS, DmaWords};
+use crate::nic::Content;
 use crate::parts::counters::Counting;
 use crate::parts::effects::{Effects, WORD_BYTES};
 use crate::parts::port::{Place, Promise, ReceiveQueue};
@@ -35,6 +35,7 @@ impl Slice<'_> {
     /// Stores a message into the place of `queue` that was promised to it, charges the host for the delivery and raises what
     /// interrupts are due at `port`. `words` are payload and tag, at most [`MAX_WORDS`]. Returns the place, and when the
     /// message is visible there.
+    #[inline]
     pub fn store<C: Counting>(
         &self,
         ready: Time,
@@ -54,13 +55,13 @@ impl Slice<'_> {
             source_node: self.source.node,
             number: place.number as u32,
         };
-        let mut burst = [0; DMA_BUFFER_WORDS];
-        let ends_with_status = words.take(MAX_WORDS).chain([status.encode()]);
-        burst.iter_mut().zip(ends_with_status).for_each(|(place, word)| *place = word);
-        let burst = DmaWords::from_buf_and_len(burst, count + 1);
+        let mut burst = [0; MAX_WORDS + 1];
+        burst.iter_mut().zip(words.take(MAX_WORDS)).for_each(|(place, word)| *place = word);
+        burst.iter_mut().skip(count).take(1).for_each(|place| *place = status.encode());
+        let burst = burst.get(..=count).unwrap_or_default();
         let skipped = (PAYLOAD_WORDS - payload_words) as u64 * WORD_BYTES;
         let content = Content::Completion { status: STATUS_BITS };
-        let visible = effects.dma_write(ready, place.address + skipped, burst, content);
+        let visible = effects.dma_write_words(ready, place.address + skipped, burst, content);
         queue.on_visible(visible);
         let consumed = effects.interface.host_receive(visible, bytes);
         if let Some(message) = self.message {

@@ -386,13 +386,15 @@ impl Ledger {
     }
 
     /// Lets a transfer that is ready at `ready` cross `resource` as soon as that is free, and enters it.
-    #[inline]
+    ///
+    /// Inlined always, as what it stands on: who crosses knows the kind, and looks at one instant or two of the stage.
+    #[inline(always)]
     pub fn charge(&mut self, crossing: Crossing, resource: &mut Resource, ready: Time, cost: Cost) -> Stage {
         self.charge_at(crossing, resource.place, &mut resource.busy_until, ready, cost)
     }
 
     /// The same at a place of which somebody else keeps until when it is busy.
-    #[inline]
+    #[inline(always)]
     pub fn charge_at(
         &mut self,
         crossing: Crossing,

@@ -29,10 +29,10 @@ use super::control::{Control, Next};
 use super::descriptors::{self, Descriptors, virtqueue};
 use super::events::Events;
 use super::lent::{LentFrame, Loan};
+use super::manners::Manners;
 use super::pages::{Launch, Pages};
 use super::rules::Rules;
 use super::rules::book::Book;
-use super::unkind::Manners;
 use crate::memory::DmaMemory;
 use crate::ring::{Burst, RingError};
 use crate::vring::Vring;
@@ -348,8 +348,13 @@ impl Card {
         self.acted = self.acted.max(at);
     }
 
-    /// Feeds the completer registers of `port` that were stored since the last look; true when there was one.
+    /// Whether the program of `port` stored a completer register since the last look.
     #[inline]
+    pub fn has_registers(&self, port: u32) -> bool {
+        self.pages.has_registers(port)
+    }
+
+    /// Feeds the completer registers of `port` that were stored since the last look; true when there was one.
     pub fn registers(&mut self, port: u32, bus: &mut NodeBus) -> bool {
         let mut any = false;
         for register in self.pages.take_registers(port).into_iter().flatten() {
@@ -565,12 +570,22 @@ impl Card {
         if !self.is_running {
             return;
         }
-        if let Some(rules) = &mut self.rules {
-            rules.on_write(&self.memory, &self.pages, address, words);
+        let Self { memory, pages, rules, counts, .. } = self;
+        store_words(memory, pages, rules, counts, address, words);
+    }
+
+    /// Does the store that the model wants done first, if that is one. False when it is none.
+    #[inline]
+    pub fn deposit(&mut self, latest: &mut Time) -> bool {
+        let Self { nic, memory, pages, rules, counts, is_running, .. } = self;
+        let Some(outbox) = nic.outbox() else { return false };
+        let Some(deposit) = outbox.deposit() else { return false };
+        *latest = deposit.at.max(*latest);
+        if *is_running {
+            store_words(memory, pages, rules, counts, deposit.address, deposit.words());
         }
-        if self.memory.store_words(address, words).is_err() {
-            violation(&mut self.counts.violations, "dma_outside_memory");
-        }
+        outbox.clear_first();
+        true
     }
 
     /// Stores bytes of a frame into the guest's memory, unless the guest is not there to expect it.
@@ -685,6 +700,24 @@ impl Card {
         self.rules.iter_mut().for_each(|rules| rules.on_reset());
         self.nic.handle(bus.clock(), Input::HostReset, bus);
         self.follow_ports();
+    }
+}
+
+/// Stores what the card of a guest that is there writes into its memory.
+#[inline]
+fn store_words(
+    memory: &DmaMemory,
+    pages: &Pages,
+    rules: &mut Option<Box<Rules>>,
+    counts: &mut CardCounts,
+    address: u64,
+    words: &[u64],
+) {
+    if let Some(rules) = rules {
+        rules.on_write(memory, pages, address, words);
+    }
+    if memory.store_words(address, words).is_err() {
+        violation(&mut counts.violations, "dma_outside_memory");
     }
 }
 

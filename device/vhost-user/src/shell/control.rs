@@ -6,7 +6,7 @@ use niclab_model::nic::MAX_CONTROL_BYTES;
 use smallvec::SmallVec;
 
 use super::events::write;
-use super::unkind::Manners;
+use super::manners::Manners;
 use crate::memory::DmaMemory;
 use crate::ring::{Buffer, Burst, Chain, Interrupt, RingError};
 use crate::vring::Vring;

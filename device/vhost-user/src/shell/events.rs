@@ -8,7 +8,7 @@ use niclab_abi::event::{
 use niclab_abi::{FromBytes, QUEUE_EVENT, ToBytes};
 use niclab_model::nic::unkind::Kind;
 
-use super::unkind::Manners;
+use super::manners::Manners;
 use crate::memory::DmaMemory;
 use crate::ring::{Buffer, Burst, Chain, Interrupt, RingError};
 use crate::vring::Vring;

@@ -7,7 +7,7 @@
 //! * [`ethernet`]: the Ethernet functions; [`network`]: frames under way, [`in_order`]; [`lent`]: those whose data lies in guests;
 //! * [`turn`]: how much may be done before others get the world;
 //! * [`wait`]: when to sleep and when to poll;
-//! * [`unkind`]: what cards do that the manual allows and kind hardware seldom does;
+//! * [`unkind`] and [`manners`]: what cards do that the manual allows and kind hardware seldom does;
 //! * `watching`: what is done, shown to those who watch;
 //! * [`rules`]: what drivers must do, where somebody looks;
 //! * [`quiet`]: how model time passes while nobody does anything.
@@ -19,6 +19,7 @@ pub mod ethernet;
 pub mod events;
 pub mod in_order;
 pub mod lent;
+pub mod manners;
 pub mod network;
 pub mod node;
 pub mod pages;
@@ -38,9 +39,9 @@ use niclab_model::time::Span;
 use niclab_spec::Faults;
 use parking_lot::{Condvar, Mutex};
 
+use self::manners::Tick;
 use self::quiet::Quiet;
 use self::rules::book::{Alarm, Book};
-use self::unkind::Tick;
 use self::unkind::patience::Patience;
 use self::wait::Policy;
 use self::world::World;

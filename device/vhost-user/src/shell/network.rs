@@ -133,17 +133,15 @@ impl Network {
         self.latest = self.latest.max(at);
     }
 
-    /// Prices the way of a parcel from the card of node `from`. Nothing else is under way and no link is faulty, so that it has one
+    /// Prices the way of a parcel from one card to the other. Nothing else is under way and no link is faulty, so that it has one
     /// arrival, or none where a link or its queue is in the way.
     #[inline]
-    pub fn pass(&mut self, ports: &mut impl Ports, from: u16, parcel: &Parcel) -> Option<Passage> {
-        self.deliveries.clear();
-        let &Parcel { ready, to, is_routed, bytes, message, .. } = parcel;
-        let frame = Unencoded { ready, to, is_routed, bytes, message };
-        self.switching.forward_unencoded(ports, from, frame, &mut self.deliveries);
-        let only = self.deliveries.first()?;
-        self.latest = self.latest.max(only.at);
-        Some(Passage { head: only.head, tail: only.at })
+    pub fn pass(&mut self, from: &mut Port, to: &mut Port, parcel: &Parcel) -> Option<Passage> {
+        let &Parcel { ready, to: number, is_routed, bytes, message, .. } = parcel;
+        let frame = Unencoded { ready, to: number, is_routed, bytes, message };
+        let passage = self.switching.pass_unencoded(from, to, &frame)?;
+        self.latest = self.latest.max(passage.tail);
+        Some(passage)
     }
 
     /// All that it is, to hold two against one another.

@@ -310,13 +310,13 @@ impl Pages {
     }
 
     /// Whether a register of `port` was stored since the last look.
+    #[inline]
     pub fn has_registers(&self, port: u32) -> bool {
         let seen = self.ports.get(port as usize).map(PortView::registers);
         seen.is_some_and(|seen| seen != self.registers(port))
     }
 
     /// The registers of `port` that were stored since the last look.
-    #[inline]
     pub fn take_registers(&mut self, port: u32) -> [Option<Register>; 3] {
         let registers = self.registers(port);
         let [released, armed, interval] = registers;

@@ -11,7 +11,6 @@ use niclab_spec::WaitPolicy;
 use super::Shell;
 use super::card::Card;
 use super::node::Nodes;
-use super::unkind::looks;
 use super::world::cluster::Served;
 use super::world::{Found, World};
 
@@ -147,7 +146,7 @@ impl Shell {
 
 /// Looks at the pages of `node`, because a doorbell was rung.
 fn answer_doorbell(world: &mut World<'_>, node: usize) -> Found {
-    if let Some(found) = looks::answer_doorbell(world, node) {
+    if let Some(found) = world.answer_doorbell_unkindly(node) {
         return found;
     }
     let is_polled = world.nodes.card(node).is_some_and(Card::is_polled);
@@ -179,8 +178,7 @@ fn look_on(world: &mut World<'_>, node: usize) -> Found {
     Found { more: true, ..found }
 }
 
-/// Tells guests whether they are to ring for what they store into the pages of `node`.
-pub(super) fn want_doorbell(nodes: &mut Nodes<'_>, node: usize, is_wanted: bool) {
+fn want_doorbell(nodes: &mut Nodes<'_>, node: usize, is_wanted: bool) {
     if let Some(card) = nodes.card_mut(node) {
         card.want_doorbell(is_wanted);
     }

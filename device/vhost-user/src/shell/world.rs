@@ -300,7 +300,7 @@ impl World<'_> {
         let ports = card.ports();
         for port in (first..ports).chain(0..first) {
             let Some((card, bus)) = self.node(node).filter(|(card, _)| card.is_open(port)) else { continue };
-            if card.registers(port, bus) {
+            if card.has_registers(port) && card.registers(port, bus) {
                 work += 1;
                 let is_way_clear = self.is_way_clear();
                 self.follow(node, is_way_clear);
@@ -328,10 +328,13 @@ impl World<'_> {
                 break;
             }
             let Some(launch) = card.take(port) else { break };
+            let has_registers = card.has_registers(port);
             // What the program told before this launch comes before it.
             let is_way_clear = *way.get_or_insert_with(|| self.is_way_clear());
-            let Some((card, bus)) = self.node(node) else { break };
-            if card.registers(port, bus) {
+            if has_registers
+                && let Some((card, bus)) = self.node(node)
+                && card.registers(port, bus)
+            {
                 self.follow(node, is_way_clear);
             }
             self.common.turn.spend(LAUNCH_NS);

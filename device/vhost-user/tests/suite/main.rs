@@ -21,5 +21,4 @@ mod series;
 mod stations;
 mod turns;
 mod ultra;
-mod unkind;
 mod watch;

@@ -19,6 +19,10 @@ pub(crate) struct Requester {
     slots: niclab_port::Requester,
     policy: WaitPolicy,
     quiet: Quiet,
+    /// Launches are told of together.
+    is_holding: bool,
+    /// The device was not told of some.
+    is_untold: bool,
 }
 
 impl Requester {
@@ -30,6 +34,25 @@ impl Requester {
             slots: niclab_port::Requester::new(0),
             policy: WaitPolicy::ADAPTIVE,
             quiet: Quiet::default(),
+            is_holding: false,
+            is_untold: false,
+        }
+    }
+
+    /// Tells the device of no launch until [`Requester::tell`], or until there is no slot for another one.
+    pub(crate) fn hold(&mut self) {
+        self.is_holding = true;
+    }
+
+    /// Tells the device of what was held back, and of each launch again.
+    pub(crate) fn tell(&mut self) {
+        self.is_holding = false;
+        self.tell_now();
+    }
+
+    fn tell_now(&mut self) {
+        if std::mem::take(&mut self.is_untold) {
+            self.link.announce();
         }
     }
 
@@ -60,6 +83,8 @@ impl Requester {
     #[inline]
     pub(crate) fn has_slot(&mut self) -> Result<bool, Error> {
         if self.slots.is_full() {
+            // It frees no slot of which it does not know.
+            self.tell_now();
             self.refresh()?;
         }
         Ok(!self.slots.is_full())
@@ -67,6 +92,7 @@ impl Requester {
 
     /// Whether all that was launched is known to be taken. Reads the status line.
     pub(crate) fn is_drained(&mut self) -> Result<bool, Error> {
+        self.tell_now();
         self.refresh()?;
         Ok(self.slots.in_flight() == 0)
     }
@@ -91,7 +117,11 @@ impl Requester {
         let Self { link, page, status, slots, .. } = self;
         let mut page = AtomicPage { requester: page.words(), status: status.words() };
         let launched = fill(slots, &mut page, link.received.load(Ordering::Relaxed));
-        link.announce();
+        if self.is_holding {
+            self.is_untold = true;
+        } else {
+            link.announce();
+        }
         launched
     }
 

@@ -2,6 +2,8 @@
 
 use alloc::collections::VecDeque;
 
+use crate::models::matching::item::WORDS;
+
 /// Words that the input FIFO holds at most: more than the hand-shake ever lets wait. A header, the item that is judged and
 /// the one behind it are three times eight words. Assumed: the paper gives no depth,
 /// and no time depends on it.
@@ -112,6 +114,15 @@ impl Fifos {
     #[inline]
     pub(super) fn push_all(&mut self, words: &[u64]) {
         words.iter().for_each(|word| self.push(*word));
+    }
+
+    /// The same for an entity as a whole: one word after the other, for the unit soon takes each of them by itself.
+    #[inline(always)]
+    pub(super) fn push_entity(&mut self, words: [u64; WORDS]) {
+        for (place, word) in words.into_iter().enumerate() {
+            self.places[self.entered.wrapping_add(place) % MAX_WORDS] = word;
+        }
+        self.entered = self.entered.wrapping_add(WORDS);
     }
 
     /// The last words that entered did not.

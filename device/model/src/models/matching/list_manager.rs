@@ -11,6 +11,7 @@
 
 mod cache;
 pub mod inspect;
+mod lists;
 mod timing;
 mod walk;
 
@@ -22,6 +23,7 @@ use core::fmt;
 use crate::models::matching::fifo::Fifos;
 
 use self::cache::Cache;
+use self::lists::{is_result, item_at, items_of, locate, remove};
 pub use self::timing::{Steps, Timing};
 use self::walk::Walks;
 use crate::models::matching::item::{Header, Item, WORDS};
@@ -30,9 +32,6 @@ use crate::models::matching::unit::Unit;
 
 /// Words that the unit may issue at once, however few it has left: a wait is not taken in smaller pieces than so. Ours: a bound.
 const WORDS_AT_ONCE: u64 = 1_024;
-
-/// Items that a header must have before it for the unit's automaton to be used. Ours: measured, it is no gain for fewer.
-const AUTOMATED_ITEMS: usize = 8;
 
 /// What becomes of an item that matched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -248,6 +247,8 @@ struct Job {
     result_at: u64,
     /// It is looked at for the item in the list manager's hands: nothing comes out of the cache.
     is_held: bool,
+    /// The cache has gone back to the list's head, for all items were sent and none had matched.
+    has_settled: bool,
     /// Which entity behind the header is the end of the list, once that is decided.
     end: Option<usize>,
     /// The entity behind which nothing is sent any more.
@@ -492,9 +493,10 @@ impl ListManager {
         let last_word = self.unit.issued().saturating_add(words);
         while !self.is_idle() {
             let ends = self.job.as_ref().map_or(self.cycle, |job| job.began) + watchdog + 1;
-            self.walk(ends, last_word);
-            let words_left = last_word.saturating_sub(self.unit.issued()).max(WORDS_AT_ONCE);
-            self.advance(ends.saturating_sub(self.cycle).max(1).min(words_left))?;
+            if !self.walk(ends, last_word) {
+                let words_left = last_word.saturating_sub(self.unit.issued()).max(WORDS_AT_ONCE);
+                self.advance(ends.saturating_sub(self.cycle).max(1).min(words_left))?;
+            }
             let is_late = self.job.as_ref().is_some_and(|job| self.cycle - job.began > watchdog);
             let is_long = !self.is_idle() && self.unit.issued() > last_word;
             if is_late || is_long {
@@ -539,7 +541,6 @@ impl ListManager {
             self.cache.begin(self.cycle, search, &self.lists);
         }
         let items = items_of(&self.lists, search);
-        self.unit.rest_automaton(items < AUTOMATED_ITEMS);
         self.job = Some(Job {
             search,
             length: header.length,
@@ -553,6 +554,7 @@ impl ListManager {
             said: Said::Nothing,
             result_at: 0,
             is_held,
+            has_settled: false,
             end: None,
             last: None,
         });
@@ -578,6 +580,7 @@ impl ListManager {
         job.entity = if job.end == Some(index) {
             if !job.is_held && job.said == Said::Nothing {
                 self.cache.settle(self.cycle, &self.lists);
+                job.has_settled = true;
             }
             Item::END.to_words()
         } else {
@@ -636,10 +639,8 @@ impl ListManager {
 
     /// An item is used for what it has, whatever the program says.
     fn check_result(&self, offset: u64, length: u64) -> Result<(), Misbehaved> {
-        let Some(job) = self.job.as_ref().filter(|_| self.uses == Use::Consume) else { return Ok(()) };
-        let item = item_at(&self.lists, job.search, job.verdicts).map(|linked| linked.item);
-        let is_inside = |item: Item| offset.checked_add(length).is_some_and(|end| end <= item.length);
-        if length <= job.length && item.is_some_and(is_inside) {
+        let is_right = |job| is_result((self.uses, &self.lists), job, job.verdicts, offset, length);
+        if self.job.as_ref().is_none_or(is_right) {
             return Ok(());
         }
         Err(Misbehaved::Result { offset, length })
@@ -647,6 +648,9 @@ impl ListManager {
 
     /// The header is over.
     fn end(&mut self) {
+        if self.is_looking() {
+            self.see_end();
+        }
         let Some(job) = self.job.take() else { return };
         let steps = self.timing.steps;
         let taken = match job.said {
@@ -744,48 +748,6 @@ impl ListManager {
                 0
             }
         }
-    }
-}
-
-/// Takes the item with a handle out of a list: whether it was there, and how many items were looked at or moved for it.
-/// Handles rise in a list, but for where their numbers begin anew: there all items are looked at.
-fn remove(list: &mut VecDeque<Linked>, handle: Handle) -> (bool, u64) {
-    let guess = list.partition_point(|linked| linked.handle < handle);
-    let mut steps = u64::from(list.len().max(1).ilog2()) + 1;
-    let is_it = |linked: &Linked| linked.handle == handle;
-    let found = if list.get(guess).is_some_and(is_it) {
-        Some(guess)
-    } else {
-        steps += list.len() as u64;
-        list.iter().position(is_it)
-    };
-    let Some(place) = found else { return (false, steps) };
-    list.remove(place);
-    (true, steps + place.min(list.len() - place) as u64)
-}
-
-/// How many items a search has before it.
-fn items_of(lists: &[VecDeque<Linked>], search: Search) -> usize {
-    let items = |list: usize| lists.get(list).map_or(0, VecDeque::len);
-    items(search.first) + search.then.map_or(0, items)
-}
-
-/// The item at a place of a walk along what is searched.
-#[inline]
-fn item_at(lists: &[VecDeque<Linked>], search: Search, index: usize) -> Option<&Linked> {
-    let first = lists.get(search.first);
-    match index.checked_sub(first.map_or(0, VecDeque::len)) {
-        None => first?.get(index),
-        Some(place) => lists.get(search.then?)?.get(place),
-    }
-}
-
-/// The list and the place in it of an item of a search.
-fn locate(lists: &[VecDeque<Linked>], search: Search, index: usize) -> Option<(usize, usize)> {
-    let in_first = lists.get(search.first).map_or(0, VecDeque::len);
-    match index.checked_sub(in_first) {
-        None => Some((search.first, index)),
-        Some(place) => Some((search.then?, place)),
     }
 }
 
@@ -1060,7 +1022,7 @@ mod tests {
             program in any_program(),
             timing in any_timing(),
             items in prop::collection::vec((any_item(), 0..12_u8, 1..12_usize), 1..12),
-            headers in prop::collection::vec((0..4_u8, 4..8_u64, 0..100_u64), 1..12),
+            headers in prop::collection::vec(((0..4_u8, 4..8_u64, 0..100_u64), 1..6_usize, any::<bool>()), 1..12),
             rests in prop::collection::vec(0..30_u64, 12),
             watchdog in prop_oneof![4 => Just(100_000_u64), 1 => 10..2_000_u64],
             words in prop_oneof![4 => Just(u64::MAX), 1 => 0..3_000_u64],
@@ -1078,13 +1040,18 @@ mod tests {
                 }
                 manager
             });
-            for ((kind, match_bits, length), rest) in headers.iter().zip(&rests) {
+            let repeated = headers.iter().zip(&rests).flat_map(|((header, times, at_once), rest)| {
+                // One after the other, or all at once.
+                let (runs, each) = if *at_once { (1, *times) } else { (*times, 1) };
+                core::iter::repeat_n((header, each, rest), runs)
+            });
+            for ((kind, match_bits, length), each, rest) in repeated {
                 let then = (kind & 1 == 1).then_some(1);
                 let header = Header { match_bits: *match_bits, length: *length, remote_offset: *length / 2, ..HEADER };
                 let seen = managers.each_mut().map(|manager| {
-                    manager.on_header_for(Search { first: 0, then }, header);
+                    (0..each).for_each(|_| manager.on_header_for(Search { first: 0, then }, header));
                     let ended = manager.run_within(watchdog, words);
-                    let outcome = manager.poll_outcome();
+                    let outcome: Vec<_> = core::iter::from_fn(|| manager.poll_outcome()).collect();
                     if ended.is_ok() {
                         manager.rest(*rest);
                     }
@@ -1098,23 +1065,5 @@ mod tests {
                 }
             }
         }
-    }
-
-    #[test]
-    fn long_lists_are_walked_entity_by_entity() {
-        let mut unit = Unit::new(&portals().unwrap()).unwrap();
-        unit.automate(0);
-        let mut manager = ListManager::new(Timing::default(), Use::Keep, unit);
-        for place in 0..299_u32 {
-            // Of two classes, in turns.
-            let item =
-                if place % 2 == 0 { Item { match_bits: 6, ..ITEM } } else { Item { process: 2, ..ITEM } };
-            manager.preload(item);
-        }
-        manager.preload(ITEM);
-        run(&mut manager, 20);
-        let cycles = manager.cycle();
-        assert_eq!(manager.unit().automated(), manager.unit().cycles());
-        assert!(manager.walked() > cycles / 10 * 9, "{} of {cycles}", manager.walked());
     }
 }

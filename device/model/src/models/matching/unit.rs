@@ -25,7 +25,7 @@ use niclab_isa::image::{ImageError, check_targets};
 use niclab_isa::{DELAY_SLOTS, PREDICATES, REGISTERS, Word};
 
 use self::automaton::Automaton;
-pub(super) use self::automaton::Path;
+pub(super) use self::automaton::{Expected, Path};
 use self::operation::{Operation, active};
 use super::fifo::Fifos;
 pub use super::fifo::OUTPUT_CYCLES;
@@ -68,8 +68,6 @@ pub struct Unit {
     /// From this cycle on there is an automaton.
     automated_from: u64,
     automaton: Option<Box<Automaton>>,
-    /// It is not used for now.
-    rests: bool,
     /// Cycles that it did.
     automated: u64,
     /// The engine without it, beside it: what is looked at must be the same.
@@ -113,7 +111,6 @@ impl Unit {
             issued: 0,
             automated_from: u64::MAX,
             automaton: None,
-            rests: false,
             automated: 0,
             #[cfg(any(test, debug_assertions))]
             beside: None,
@@ -124,11 +121,6 @@ impl Unit {
     /// branch nor an output will depend on then are not kept. All else is as it is without.
     pub const fn automate(&mut self, from_cycle: u64) {
         self.automated_from = from_cycle;
-    }
-
-    /// The automaton is used from now on, or is not: it may be no gain.
-    pub(super) const fn rest_automaton(&mut self, rests: bool) {
-        self.rests = rests;
     }
 
     /// Cycles that the automaton did.
@@ -176,12 +168,6 @@ impl Unit {
         if self.automaton.as_ref().is_none_or(|automaton| automaton.fifo_words() != fifos.size()) {
             self.automaton = Automaton::new(&self.program, fifos.size()).map(Box::new);
         }
-        if self.rests {
-            if let Some(automaton) = &mut self.automaton {
-                automaton.lose_track();
-            }
-            return self.run_words(fifos, feed, now, most);
-        }
         let Some(automaton) = &mut self.automaton else {
             // The program is too long.
             self.automated_from = u64::MAX;
@@ -213,23 +199,36 @@ impl Unit {
         }
     }
 
-    /// until now. None where it was not the automaton's.
-    pub(super) fn tracked(&mut self) -> Option<Path> {
-        self.automaton.as_mut()?.tracked(&self.program)
+    /// until now. None where it was not the automaton's, and where it did not write these words.
+    pub(super) fn tracked(&mut self, written: &[Expected]) -> Option<Path> {
+        self.automaton.as_mut()?.tracked(&self.program, written)
     }
 
-    /// Goes such a way, which takes so many cycles, from where it was noted; false if it is not the data's. Where it ends is for
-    /// [`Self::set_place`].
+    /// Goes such a way, which takes so many cycles, from where it was noted, and says what it wrote that may be anything; none, and
+    /// nothing is done, if it is not the data's, or if that is not right. Where it ends is for [`Self::set_place`].
     #[inline]
-    pub(super) fn go(&mut self, path: &Path, cycles: u64, fifos: &mut Fifos) -> bool {
-        if !Automaton::go(path, &mut self.registers, &mut self.control, fifos) {
-            return false;
-        }
+    pub(super) fn go(
+        &mut self,
+        path: &Path,
+        cycles: u64,
+        fifos: &mut Fifos,
+        is_right: impl FnOnce([u64; 2]) -> bool,
+    ) -> Option<[u64; 2]> {
+        let automaton = self.automaton.as_mut()?;
+        let written = automaton.go(path, &mut self.registers, &mut self.control, fifos, is_right)?;
         fifos.leave(path.takes);
         self.cycles += cycles;
         self.automated += cycles;
         self.issued += path.issued;
-        true
+        Some(written)
+    }
+
+    /// Lets so many cycles pass in which nothing waits in the input; false, and none does, if the next word needs no input.
+    pub(super) fn wait(&mut self, cycles: u64) -> bool {
+        let waits = self.program.get(self.control.pc).is_some_and(|operation| operation.has(active::TAKE));
+        self.cycles += if waits { cycles } else { 0 };
+        self.automated += if waits { cycles } else { 0 };
+        waits
     }
 
     /// The next word, and where a branch that was taken leads behind how many words.

@@ -212,6 +212,7 @@ impl Requester {
 
     /// The TX machine: routing and header from the look-up table, payload and tag from the FIFO RAM. The caller has said whose
     /// crossings these are.
+    #[inline]
     fn send_packet(&mut self, index: usize, packet: Packet, words: &[u64], effects: &mut Effects) {
         let Packet { code, message, loaded } = packet;
         let port = self.ports.get_mut(index).and_then(Option::as_mut);

@@ -30,7 +30,6 @@ use niclab_abi::receive::SLICE_BYTES;
 use niclab_abi::{FromBytes, PAGE_BYTES};
 use smallvec::SmallVec;
 
-use crate::nic::fault_injector::FaultInjector;
 use crate::nic::hand_over::{HandOver, HandOverError, Progress};
 use crate::nic::{
     Content, DescriptorQueue, HostRange, HostRanges, Input, Nic, Observed, Output, ShellCounts, Statistics,
@@ -452,14 +451,6 @@ impl<N: Nic + ?Sized> Observed for UnkindNic<N> {
 
     fn counters(&self) -> Vec<(&'static str, u64)> {
         self.nic.counters()
-    }
-
-    fn fault_injector(&self) -> Option<&FaultInjector> {
-        self.nic.fault_injector()
-    }
-
-    fn fault_injector_mut(&mut self) -> Option<&mut FaultInjector> {
-        self.nic.fault_injector_mut()
     }
 
     fn unkind(&self) -> Option<&Unkind> {

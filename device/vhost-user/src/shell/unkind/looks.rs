@@ -5,9 +5,8 @@
 
 use niclab_model::nic::unkind::Kind;
 
-use super::Manners;
 use crate::shell::card::Card;
-use crate::shell::wait::want_doorbell;
+use crate::shell::manners::Manners;
 use crate::shell::world::{Found, World};
 
 /// Looks for which a card stays awake after a doorbell, at the most.
@@ -15,15 +14,6 @@ const MAX_LOOKS: u32 = 12;
 
 /// Most slots of a port that a look takes which leaves some.
 const MAX_SLOTS: u32 = 4;
-
-/// How a card goes on looking.
-#[derive(Debug, Default)]
-pub(super) struct Looks {
-    /// Looks that it takes yet before it sleeps.
-    left: u32,
-    /// It has looked since the doorbell was rung.
-    is_on: bool,
-}
 
 impl Manners {
     /// At which port a look begins, of so many, and how many slots of each port it takes.
@@ -42,49 +32,53 @@ impl Manners {
     }
 }
 
-/// Looks at the pages of `node`, because a doorbell was rung or a look before has promised it. Nothing where its card is kind.
-pub fn answer_doorbell(world: &mut World<'_>, node: usize) -> Option<Found> {
-    if !world.is_unkind() {
-        return None;
-    }
-    if world.is_in_lockstep() {
-        // A look for each turn: no program may believe any more that the card looks by itself.
-        let card = world.nodes.card_mut(node)?;
-        if std::mem::take(&mut card.manners.as_mut()?.looks).is_on {
+impl World<'_> {
+    /// Looks at the pages of `node`, because a doorbell was rung or a look before has promised it. Nothing where its card is kind.
+    pub(in crate::shell) fn answer_doorbell_unkindly(&mut self, node: usize) -> Option<Found> {
+        if !self.is_unkind() {
+            return None;
+        }
+        if self.is_in_lockstep() {
+            // A look for each turn: no program may believe any more that the card looks by itself.
+            let card = self.nodes.card_mut(node)?;
+            if std::mem::take(&mut card.manners.as_mut()?.looks).is_on {
+                card.want_doorbell(true);
+            }
+            return None;
+        }
+        let card = self.nodes.card_mut(node)?;
+        let is_polled = card.is_polled();
+        let manners = card.manners.as_mut()?;
+        if is_polled && !manners.looks.is_on {
+            // Somebody polls all the time.
+            return None;
+        }
+        let (left, has_looked) = manners.looks_left();
+        // What is there at the first look was rung for.
+        card.spare_doorbell(has_looked);
+        let look = self.serve_pages(node);
+        // A turn may have begun by this look.
+        let goes_on = left > 0 && !self.is_in_lockstep();
+        let manners = self.nodes.card_mut(node).and_then(|card| card.manners.as_mut())?;
+        manners.looks.left = left.saturating_sub(1);
+        manners.looks.is_on = goes_on;
+        if goes_on {
+            // It is awake until the next look, which comes at once: either word is right meanwhile.
+            manners.dice.count(Kind::DoorbellChanged);
+            if left.is_multiple_of(2) {
+                if let Some(card) = self.nodes.card_mut(node) {
+                    card.want_doorbell(true);
+                }
+            }
+            return Some(Found { more: true, ..look });
+        }
+        if let Some(card) = self.nodes.card_mut(node) {
             card.want_doorbell(true);
         }
-        return None;
+        // Behind the barrier in this: at what was stored before a guest could see that.
+        Some(Found { more: look.more || self.has_news(node), ..look })
     }
-    let card = world.nodes.card_mut(node)?;
-    let is_polled = card.is_polled();
-    let manners = card.manners.as_mut()?;
-    if is_polled && !manners.looks.is_on {
-        // Somebody polls all the time.
-        return None;
-    }
-    let (left, has_looked) = manners.looks_left();
-    // What is there at the first look was rung for.
-    card.spare_doorbell(has_looked);
-    let look = world.serve_pages(node);
-    // A turn may have begun by this look.
-    let goes_on = left > 0 && !world.is_in_lockstep();
-    let manners = world.nodes.card_mut(node).and_then(|card| card.manners.as_mut())?;
-    manners.looks.left = left.saturating_sub(1);
-    manners.looks.is_on = goes_on;
-    if goes_on {
-        // It is awake until the next look, which comes at once: either word is right meanwhile.
-        manners.dice.count(Kind::DoorbellChanged);
-        if left.is_multiple_of(2) {
-            want_doorbell(&mut world.nodes, node, true);
-        }
-        return Some(Found { more: true, ..look });
-    }
-    want_doorbell(&mut world.nodes, node, true);
-    // Behind the barrier in this: at what was stored before a guest could see that.
-    Some(Found { more: look.more || world.has_news(node), ..look })
-}
 
-impl World<'_> {
     /// Looks at the open pages of an unkind card: in any order, and takes as much as it likes. Nothing where the card is kind.
     pub(in crate::shell) fn look_unkindly(&mut self, node: usize) -> Option<Found> {
         let card = self.nodes.card_mut(node)?;

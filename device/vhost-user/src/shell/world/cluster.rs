@@ -416,12 +416,24 @@ impl World<'_> {
             // To nobody: its sender's link alone is concerned.
             return true;
         }
-        if !self.nodes.reach(to) {
+        let is_here = self.has_joined(to);
+        if !is_here {
             self.common.cut = Some(Cut::Node(to));
-            return false;
         }
-        self.count_stalled();
-        true
+        is_here
+    }
+
+    /// Has a node join the part where it is to be had now, and says whether it is here. A part that is not cut by it goes on.
+    #[inline]
+    pub(super) fn has_joined(&mut self, to: usize) -> bool {
+        if self.nodes.get(to).is_some() {
+            return true;
+        }
+        let is_here = self.nodes.reach(to);
+        if is_here {
+            self.count_stalled();
+        }
+        is_here
     }
 
     /// A frame cannot be sent in this part: it is its card's next output when that can be, behind those that were set aside since the

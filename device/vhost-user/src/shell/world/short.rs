@@ -3,51 +3,18 @@
 //! The models, the links and the ledgers do all that they do on the general way, by the same functions: what is left out is the frame
 //! ([`niclab_model::nic::parcel`]), and the queues between the steps. What is in the way is looked for once for each look at a
 //! node's pages ([`World::is_way_clear`]): somebody who watches, faults, programs that take turns, a card with work in hand; and for
-//! each message whether anything is under way. Then, and for all that follows from a message (an acknowledgement, credit that goes
-//! back, a line of status), the general way is taken, which gets the same out of the same outbox. `tests` holds one world that has the
-//! short way against one that has not.
+//! each message whether anything is under way. Lines of status and credits that go back are parcels and stores like others. Where
+//! something is in the way, and for what a message causes at its receiver beside a store (an acknowledgement, an interrupt), the
+//! general way is taken, which gets the same out of the same outbox. `tests` holds one world that has the short way against one that
+//! has not.
 
 #[cfg(test)]
 mod tests;
 
-use niclab_model::fabric::{Port, Ports};
-use niclab_model::time::Time;
-
-use super::World;
+use super::{Common, World};
 use crate::shell::card::Card;
-use crate::shell::network::Network;
 use crate::shell::node::Node;
-use crate::shell::turn::{Turn, frame_ns};
-
-/// What a pass has done beside what its two ends and the links between them know.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Done {
-    /// Frames that arrived.
-    acts: u64,
-    /// The latest instant at which a model wanted something done.
-    latest: Time,
-}
-
-/// The links of a pass.
-struct Links<'a> {
-    from: (u16, &'a mut Port),
-    to: (u16, &'a mut Port),
-    /// How many there are.
-    count: usize,
-}
-
-impl Ports for Links<'_> {
-    #[inline]
-    fn count(&self) -> usize {
-        self.count
-    }
-
-    #[inline]
-    fn port(&mut self, number: u16) -> Option<&mut Port> {
-        let Self { from, to, .. } = self;
-        [from, to].into_iter().find(|(of, _)| *of == number).map(|(_, port)| &mut **port)
-    }
-}
+use crate::shell::turn::frame_ns;
 
 impl World<'_> {
     /// Takes the short way away, as a world that is compared with another has none, or gives it back.
@@ -81,75 +48,79 @@ impl World<'_> {
         }
     }
 
-    /// Carries the parcel that the model of `from` has left, and then the rest. False when there is none that can be carried so:
-    /// a part of the nodes that has not got its receiver yet gets it on the general way.
+    /// Carries out what the model of `from` has left lying, as far as that goes the short way: in a part of the nodes a receiver that is
+    /// not here yet joins it. False when there is more, or something is under way then.
     #[inline]
     fn pass(&mut self, from: usize) -> bool {
-        let Some(parcel) = self.nodes.card_mut(from).and_then(|card| card.nic.outbox()?.parcel()) else {
+        let Some(sender) = self.nodes.get_mut(from).filter(|sender| sender.unsent.is_empty()) else {
             return false;
         };
-        let to = usize::from(parcel.to);
-        let count = self.nodes.len();
-        let Some((sender, receiver)) = self.nodes.pair(from, to) else {
-            // To itself, or to somebody who is not here.
-            return false;
-        };
-        let is_first = sender.unsent.is_empty() && receiver.unsent.is_empty();
-        if !is_first || receiver.card.nic.outbox().is_none() {
-            return false;
+        self.common.turn.spend_work(sender.card.take_work());
+        loop {
+            let Some(sender) = self.nodes.get_mut(from) else { return false };
+            let Some(outbox) = sender.card.nic.outbox() else { return false };
+            let Some(parcel) = outbox.parcel() else {
+                if !sender.card.deposit(&mut self.common.latest) {
+                    return sender.card.nic.outbox().is_some_and(|outbox| outbox.is_empty());
+                }
+                continue;
+            };
+            let to = usize::from(parcel.to);
+            // A receiver that cannot be had the general way does not get, either, and says what follows.
+            if self.common.is_part && !self.has_joined(to) {
+                return false;
+            }
+            // Not to itself, nor to somebody whom there is not.
+            let Some((sender, receiver)) = self.nodes.pair(from, to) else { return false };
+            if !receiver.unsent.is_empty() || receiver.card.nic.outbox().is_none() {
+                return false;
+            }
+            match carry(sender, receiver, &mut self.common) {
+                Rest::None => return true,
+                Rest::Sender => {}
+                Rest::Receiver => {
+                    // What else the receiver wants done comes before what else the sender does: rarely anything.
+                    self.answer(to, None);
+                    return false;
+                }
+            }
         }
-        let common = &mut *self.common;
-        let (network, turn) = (&mut common.network, &mut common.turn);
-        let Done { acts, latest } = carry((from as u16, sender), (to as u16, receiver), count, network, turn);
-        common.acts += acts;
-        common.latest = common.latest.max(latest);
-        // What else the receiver wants done comes before what else the sender does: rarely anything.
-        if !self.is_all_done(to) {
-            self.answer(to, None);
-        }
-        if !self.is_all_done(from) || self.common.network.is_moving() {
-            self.settle(from);
-        }
-        true
-    }
-
-    #[inline]
-    fn is_all_done(&mut self, node: usize) -> bool {
-        self.nodes.card_mut(node).and_then(|card| card.nic.outbox()).is_none_or(|outbox| outbox.is_empty())
     }
 }
 
-/// Carries the parcel that the sender's model has left: over the links, and into the receiver's model and memory.
+/// Who wants something done behind a parcel.
+enum Rest {
+    None,
+    Sender,
+    Receiver,
+}
+
+/// Carries the parcel that the sender's model has left first: over the links, and into the receiver's model and memory. Who has more
+/// to do then.
 #[inline]
-fn carry(
-    (from, sender): (u16, &mut Node),
-    (to, receiver): (u16, &mut Node),
-    count: usize,
-    network: &mut Network,
-    turn: &mut Turn,
-) -> Done {
-    let mut done = Done::default();
-    turn.spend_work(sender.card.take_work());
+fn carry(sender: &mut Node, receiver: &mut Node, common: &mut Common) -> Rest {
     let Card { nic, counts, .. } = &mut sender.card;
-    let Some(outbox) = nic.outbox() else { return done };
+    let Some(outbox) = nic.outbox() else { return Rest::None };
+    let mut is_receiver_done = true;
     if let Some(parcel) = outbox.parcel() {
         counts.short_way += 1;
         counts.traffic.sent_frames += 1;
         counts.traffic.sent_bytes += parcel.bytes as u64;
-        done.latest = parcel.ready.head;
-        let mut links = Links { from: (from, &mut sender.port), to: (to, &mut receiver.port), count };
-        if let Some(passage) = network.pass(&mut links, from, parcel) {
-            turn.spend(frame_ns(parcel.bytes));
-            done.acts += 1;
+        common.latest = common.latest.max(parcel.ready.head);
+        if let Some(passage) = common.network.pass(&mut sender.port, &mut receiver.port, parcel) {
+            common.turn.spend(frame_ns(parcel.bytes));
+            common.acts += 1;
             let Node { card, bus, .. } = receiver;
             card.arrive_parcel(passage, parcel, bus);
-            turn.spend_work(card.take_work());
-            if let Some(deposit) = card.nic.outbox().and_then(|outbox| outbox.take_deposit()) {
-                done.latest = done.latest.max(deposit.at);
-                card.write(deposit.address, &deposit.words);
-            }
+            common.turn.spend_work(card.take_work());
+            while card.deposit(&mut common.latest) {}
+            is_receiver_done = card.nic.outbox().is_none_or(|outbox| outbox.is_empty());
         }
     }
-    outbox.clear_parcel();
-    done
+    outbox.clear_first();
+    match (is_receiver_done, outbox.is_empty()) {
+        (false, _) => Rest::Receiver,
+        (true, false) => Rest::Sender,
+        (true, true) => Rest::None,
+    }
 }

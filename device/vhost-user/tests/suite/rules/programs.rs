@@ -27,10 +27,13 @@ const FAULTY_PATIENCE: Duration = Duration::from_millis(300);
 /// And with sound ones.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// An open port, and where its region lies.
+type Seat<T> = (RegionPort<<T as Transport>::Records>, (u64, u64));
+
 /// Ports of a guest, each with its region, and the buffers that its driver gives back.
 struct Seats<T: Transport> {
     guest: Arc<ClusterGuest>,
-    ports: Vec<(RegionPort<T::Records>, (u64, u64))>,
+    ports: Vec<Seat<T>>,
 }
 
 impl<T: Transport> Ports for Seats<T> {

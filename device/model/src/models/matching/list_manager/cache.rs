@@ -60,6 +60,11 @@ impl Cache {
         }
     }
 
+    /// Items that it holds at most.
+    pub(super) const fn places(&self) -> usize {
+        self.places
+    }
+
     /// What was there before the first cycle.
     pub(super) fn preload(&mut self, lists: &[VecDeque<Linked>]) {
         self.settle(0, lists);

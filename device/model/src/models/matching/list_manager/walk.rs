@@ -1,37 +1,54 @@
-//! A timing automaton for the walk along a list: what happens from the last word of one entity to the last word of the next, while
-//! items fail, found once and then done at once.
+//! A timing automaton for the walk along a list: what happens from one entity to the next, from a header's begin to its end, found
+//! once and then done at once.
 //!
 //! All that decides how these cycles pass is a [`Phase`]: the unit's place, how many words wait, which verdicts are on their way,
-//! what the cache holds and when it comes. From there a step leads to another phase for each class of item: the unit's way
-//! through its program, with what data must be for it to go that way ([`Path`]). Phases and steps are seen as they are first
-//! passed by the list manager itself, and only items in local memory with others behind them are passed so. Everything else, and
-//! an item of a class that was not met, is for the list manager, word by word or not.
+//! what the cache holds and when it comes, and how near the list's end is. From there a step leads to another phase, or to the
+//! header's end, for each class of data: the unit's way through its program, with what data must be for it to go that way
+//! ([`Path`]). Phases and steps are seen as they are first passed by the list manager itself, and only where all items that decide
+//! are in local memory. Everything else, and data of a class that was not met, is for the list manager, word by word or not. So is
+//! what it does between two headers.
 
+#[cfg(any(test, debug_assertions))]
+mod beside;
+
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use core::ops::Range;
 
-use super::{ListManager, Said, Store, cache, item_at};
-use crate::models::matching::fifo::MAX_WORDS;
-use crate::models::matching::item::WORDS;
-use crate::models::matching::program::FAILED;
-use crate::models::matching::unit::Path;
+use super::{Job, Linked, ListManager, Said, Search, Store, cache, is_result, item_at};
+use crate::models::matching::fifo::{Fifos, MAX_WORDS};
+use crate::models::matching::item::{Item, WORDS};
+use crate::models::matching::program::{DONE, FAILED, SUCCEEDED};
+use crate::models::matching::unit::{Expected, Path};
 
 /// Phases and steps at most. Attack: lists whose items are of ever other classes, for a program with many, would fill this
 /// machine's memory. Ours: bounds.
-const MOST_PHASES: usize = 64;
+const MOST_PHASES: usize = 128;
 /// Ours: a bound, for the same.
-const MOST_STEPS: usize = 256;
-/// Items in a row from one phase that lead nowhere, such as those that match, before no more are looked at there. Ours: a bound on
-/// what looking costs.
+const MOST_STEPS: usize = 512;
+/// Steps from one phase at most. Attack: items of ever other classes would each be tried with all of them. Ours: a bound.
+const MOST_STEPS_EACH: usize = 12;
+/// Looks in a row from one phase that lead nowhere before no more are taken there. Ours: a bound on what looking costs.
 const MOST_FAILURES: u32 = 64;
 /// Cycles and words that must be left to whoever watches beyond those of a step. Ours: more than a burst that depends on them.
 const MARGIN_CYCLES: u64 = 128;
 /// Verdicts on their way at most. Ours: more than there can be.
 const MOST_VERDICTS: usize = 4;
+/// Entities that a step sends at most before the end of the list. Ours: a bound; the built-in program needs one.
+const MOST_ENTITIES: usize = 3;
+/// Items that are looked at at once for where they lie. Ours: measured.
+const STRETCH: usize = 16;
 
-/// What decides on the cycles that follow the last word of an entity; cycles count from there.
+/// What decides on the cycles that follow; they count from there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Phase {
     place: (usize, u16, u8),
+    /// The header was begun, and nothing of it was sent. Else it is between two entities.
+    begins: bool,
+    /// Items that were not sent, but not more than can decide.
+    ahead: usize,
+    /// Where those are all: items that the cache would hold at the list's head.
+    head: usize,
     /// Words in the input.
     waiting: usize,
     /// Entities sent, less items judged.
@@ -42,13 +59,42 @@ struct Phase {
     cache: cache::Phase,
 }
 
+/// Words that enter the input with a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Fed {
+    /// Of the header and of items,
+    before: usize,
+    /// and then of the end of the list.
+    end: usize,
+}
+
+/// Where a step leads.
+#[derive(Clone, Debug)]
+enum To {
+    Phase(usize),
+    End(End),
+}
+
+/// The unit's last word for a header was heard.
+#[derive(Clone, Copy, Debug)]
+struct End {
+    place: (usize, u16, u8),
+    /// How long ago the last word of its result was heard, if an item matched.
+    result_since: Option<u64>,
+    /// As it was then, or else is now.
+    cache: cache::Phase,
+    /// It is at the list's head again: see [`Job::has_settled`].
+    has_settled: bool,
+}
+
 /// From one phase to another.
 #[derive(Clone, Debug)]
 struct Step {
     path: Path,
     cycles: u64,
+    fed: Fed,
     verdicts: usize,
-    to: usize,
+    to: To,
 }
 
 /// A phase, and the steps from there.
@@ -56,6 +102,8 @@ struct Step {
 struct Known {
     phase: Phase,
     steps: Vec<Step>,
+    /// The same with all but one of the items that can decide.
+    nearer: Option<usize>,
     failures: u32,
 }
 
@@ -64,6 +112,8 @@ struct Known {
 pub(super) struct Walks {
     known: Vec<Known>,
     steps: usize,
+    /// The phase in which the last header began.
+    began: usize,
     /// A step is looked at.
     looking: Option<Looking>,
     /// Cycles that were passed so.
@@ -83,16 +133,77 @@ struct Looking {
     left: usize,
 }
 
+/// How far was gone.
+enum Went {
+    /// To the end of the header.
+    Over(End),
+    /// To a phase; whether what follows may be looked at.
+    To(usize, bool),
+}
+
 impl Walks {
-    fn number_of(&mut self, phase: Phase) -> Option<usize> {
-        if let Some(number) = self.known.iter().position(|known| known.phase == phase) {
-            return Some(number);
+    fn number_of(&mut self, phase: &Phase) -> Option<usize> {
+        if self.known.get(self.began).is_some_and(|known| known.phase == *phase) {
+            return Some(self.began);
         }
-        if self.known.len() >= MOST_PHASES {
-            return None;
+        let known = self.known.iter().position(|known| known.phase == *phase);
+        if known.is_none() && self.known.len() < MOST_PHASES {
+            self.known.push(Known { phase: *phase, steps: Vec::new(), nearer: None, failures: 0 });
+            return Some(self.known.len() - 1);
         }
-        self.known.push(Known { phase, steps: Vec::new(), failures: 0 });
-        Some(self.known.len() - 1)
+        known
+    }
+
+    /// The phase that is this one with so many items ahead, and so many at the list's head.
+    fn with_ahead(&mut self, number: usize, ahead: usize, head: usize) -> Option<usize> {
+        let known = self.known.get(number)?;
+        let is_next = ahead + 1 == known.phase.ahead;
+        if let (true, Some(nearer)) = (is_next, known.nearer) {
+            return Some(nearer);
+        }
+        let nearer = self.number_of(&Phase { ahead, head, ..known.phase })?;
+        if let Some(known) = self.known.get_mut(number).filter(|_| is_next) {
+            known.nearer = Some(nearer);
+        }
+        Some(nearer)
+    }
+}
+
+impl Job {
+    /// The item that is sent next.
+    const fn next_item(&self) -> usize {
+        (self.sent / WORDS).saturating_sub(1)
+    }
+}
+
+impl Fed {
+    const fn words(self) -> usize {
+        self.before + self.end
+    }
+
+    /// These words enter.
+    #[inline(always)]
+    fn enter(self, fifos: &mut Fifos, job: &Job, lists: &[VecDeque<Linked>]) {
+        match self {
+            Self { before: WORDS, end: 0 } if job.sent == 0 => fifos.push_entity(job.entity),
+            Self { before: 0, end: WORDS } => fifos.push_entity(Item::END.to_words()),
+            Self { before: WORDS, end: 0 } => {
+                if let Some(linked) = item_at(lists, job.search, job.next_item()) {
+                    fifos.push_entity(linked.item.to_words());
+                }
+            }
+            _ => self.enter_parts(fifos, job, lists),
+        }
+    }
+
+    /// The same where it is not one entity.
+    #[inline(never)]
+    fn enter_parts(self, fifos: &mut Fifos, job: &Job, lists: &[VecDeque<Linked>]) {
+        let header = (job.sent == 0).then_some(job.entity);
+        let items = (job.next_item()..).map_while(|index| item_at(lists, job.search, index));
+        let entities = header.into_iter().chain(items.map(|linked| linked.item.to_words()));
+        entities.flatten().take(self.before).for_each(|word| fifos.push(word));
+        fifos.push_all(Item::END.to_words().get(..self.end).unwrap_or_default());
     }
 }
 
@@ -104,52 +215,76 @@ impl ListManager {
     }
 
     /// Goes along the list as far as is known how, and looks at one step more while it is passed. Nobody stops it before cycle
-    /// `ends` or before so many words were issued.
-    pub(super) fn walk(&mut self, ends: u64, last_word: u64) {
+    /// `ends` or before so many words were issued. Whether it has gone to the end of a header, and to where the next one may begin.
+    pub(super) fn walk(&mut self, ends: u64, last_word: u64) -> bool {
         if !self.unit.has_automaton() {
-            return;
+            return false;
         }
         if let Some(looking) = self.walks.looking {
-            if !self.has_looked(&looking, ends, last_word) {
-                return;
+            if !self.has_looked(&looking) {
+                return false;
             }
             self.walks.looking = None;
         }
-        let Some(phase) = self.phase().filter(|_| self.is_among_plain()) else { return };
-        let Some(number) = self.walks.number_of(phase) else { return };
+        if self.job.is_none() && self.fifos.output_at().is_none() {
+            self.begin();
+        }
+        let Some(phase) = self.phase() else { return false };
+        let Some(number) = self.walks.number_of(&phase) else { return false };
+        if phase.begins {
+            self.walks.began = number;
+        }
         #[cfg(any(test, debug_assertions))]
         let beside = self.beside();
-        let ended = self.go(number, ends, last_word);
+        let went = self.go(number, ends, last_word);
         #[cfg(any(test, debug_assertions))]
-        self.check_beside(beside, ends);
-        if let Some(number) = ended {
-            self.look(number, ends, last_word);
+        self.check_beside(beside, ends, &went);
+        match went {
+            Some(Went::Over(_)) => {
+                self.end();
+                return self.wait();
+            }
+            Some(Went::To(number, true)) => self.look(number, ends, last_word),
+            _ => {}
         }
+        false
     }
 
-    /// Items that must follow one that is sent, so that the cache meets no end of the list.
-    const fn ahead(&self) -> usize {
-        self.timing.cache_items + 2
+    /// Waits until a header may begin that is there, or a cycle; false if the unit has anything to do meanwhile.
+    fn wait(&mut self) -> bool {
+        let cycles = if self.headers.is_empty() { 0 } else { self.free_at.saturating_sub(self.cycle) }.max(1);
+        let waits = self.fifos.waiting() == 0 && cycles <= MARGIN_CYCLES && self.unit.wait(cycles);
+        self.cycle += if waits { cycles } else { 0 };
+        self.walks.cycles += if waits { cycles } else { 0 };
+        waits
     }
 
-    /// Whether the next items are in local memory, as many as the cache can meet with a step.
-    fn is_among_plain(&self) -> bool {
-        let Some(job) = &self.job else { return false };
-        let index = job.sent / WORDS - 1;
-        let is_plain =
-            |index| item_at(&self.lists, job.search, index).is_some_and(|linked| linked.store == Store::Card);
-        !job.is_held && (index..=index + self.ahead()).all(is_plain)
+    /// Items from the next one on that can decide on a step: those that it sends, and those behind them that the cache meets.
+    const fn most_ahead(&self) -> usize {
+        self.cache.places() + MOST_ENTITIES + 1
     }
 
-    /// Where it is, if the walk is between two entities and no item has matched.
+    /// Where it is, if it is at a header's begin or between two entities, no item has matched, and all items that decide are in local
+    /// memory.
     fn phase(&self) -> Option<Phase> {
         let job = self.job.as_ref()?;
-        let is_between = job.sent == job.begun && job.said == Said::Nothing && job.last.is_none();
-        let index = (job.sent / WORDS).checked_sub(1).filter(|_| is_between)?;
+        let begins = job.sent == 0;
+        let is_between = (job.sent == job.begun || begins) && job.said == Said::Nothing && job.last.is_none();
+        if !is_between || job.is_held {
+            return None;
+        }
+        let index = job.next_item();
+        let most = self.most_ahead();
+        let ahead = job.items.checked_sub(index)?.min(most);
+        let head = if ahead < most { job.items.min(self.cache.places()) } else { 0 };
+        let is_plain = |range| are_plain(&self.lists, job.search, range);
+        if !is_plain(index..index + ahead) || !is_plain(0..head) {
+            return None;
+        }
         let mut verdicts = [0; MOST_VERDICTS];
         let mut verdicts_written = 0;
         for (at, word) in self.fifos.output() {
-            if word != FAILED {
+            if word != FAILED || begins {
                 return None;
             }
             *verdicts.get_mut(verdicts_written)? = at.saturating_sub(self.cycle);
@@ -159,6 +294,9 @@ impl ListManager {
         (waiting + WORDS <= MAX_WORDS).then_some(())?;
         Some(Phase {
             place: self.unit.place(),
+            begins,
+            ahead,
+            head,
             waiting,
             lag: (job.sent / WORDS).checked_sub(job.verdicts)?,
             verdicts,
@@ -167,52 +305,84 @@ impl ListManager {
         })
     }
 
-    /// Takes all steps that are known from a phase on. Where that ends, if there one could be looked at.
-    fn go(&mut self, from: usize, ends: u64, last_word: u64) -> Option<usize> {
-        let ahead = self.ahead();
-        let Self { walks, job: Some(job), unit, fifos, lists, cycle, .. } = self else { return None };
+    /// Takes all steps that are known from a phase on.
+    fn go(&mut self, from: usize, ends: u64, last_word: u64) -> Option<Went> {
+        let most = self.most_ahead();
+        let head = self.cache.places();
+        let Self { walks, job: Some(job), unit, fifos, lists, cycle, uses, .. } = self else { return None };
         let (mut number, begin) = (from, *cycle);
-        let can_look = 'items: loop {
-            let index = job.sent / WORDS - 1;
-            let is_plain =
-                |index| item_at(lists, job.search, index).is_some_and(|linked| linked.store == Store::Card);
-            if !is_plain(index + ahead) {
-                break false;
+        let last_cycle = ends.saturating_sub(MARGIN_CYCLES);
+        let last_issue = last_word.saturating_sub(MARGIN_CYCLES);
+        // Items before this one are in local memory.
+        let mut plain = job.next_item() + most.min(job.items - job.next_item());
+        let went = 'steps: loop {
+            let index = job.next_item();
+            let ahead = most.min(job.items - index);
+            if plain < index + ahead {
+                let stretch = job.items.min(index + ahead + STRETCH);
+                let ends = [stretch, index + ahead].into_iter();
+                let mut ends = ends.filter(|end| are_plain(lists, job.search, plain..*end));
+                let Some(end) = ends.next() else { break Went::To(number, false) };
+                plain = end;
             }
-            let (Some(linked), Some(known)) = (item_at(lists, job.search, index), walks.known.get(number))
-            else {
-                break false;
-            };
-            fifos.push_all(&linked.item.to_words());
-            for step in &known.steps {
-                let is_in_time = *cycle + step.cycles + MARGIN_CYCLES <= ends
-                    && unit.issued().saturating_add(step.path.issued + MARGIN_CYCLES) <= last_word;
-                if is_in_time && unit.go(&step.path, step.cycles, fifos) {
-                    *cycle += step.cycles;
-                    job.sent += WORDS;
-                    job.verdicts += step.verdicts;
-                    number = step.to;
-                    continue 'items;
+            if walks.known.get(number).is_none_or(|known| known.phase.ahead != ahead) {
+                // The list's end comes into sight.
+                let is_plain = are_plain(lists, job.search, 0..head.min(job.items));
+                match walks.with_ahead(number, ahead, head.min(job.items)).filter(|_| is_plain) {
+                    Some(nearer) => number = nearer,
+                    None => break Went::To(number, false),
                 }
             }
-            fifos.take_back(WORDS);
-            break true;
+            let Some(known) = walks.known.get(number) else { break Went::To(number, false) };
+            let mut fed = Fed { before: 0, end: 0 };
+            for step in &known.steps {
+                if *cycle + step.cycles > last_cycle || unit.issued() + step.path.issued > last_issue {
+                    continue;
+                }
+                if fed != step.fed {
+                    fifos.take_back(fed.words());
+                    fed = step.fed;
+                    fed.enter(fifos, job, lists);
+                }
+                let is_match = matches!(&step.to, To::End(end) if end.result_since.is_some());
+                let verdicts = job.verdicts + step.verdicts;
+                let is_right = |[offset, length]: [u64; 2]| {
+                    !is_match || is_result((*uses, lists), job, verdicts, offset, length)
+                };
+                let Some([offset, length]) = unit.go(&step.path, step.cycles, fifos, is_right) else {
+                    continue;
+                };
+                *cycle += step.cycles;
+                job.sent += fed.words();
+                job.begun = job.sent;
+                job.verdicts = verdicts;
+                if is_match {
+                    job.said = Said::All { offset, length };
+                }
+                match &step.to {
+                    To::Phase(to) => number = *to,
+                    To::End(end) => break 'steps Went::Over(*end),
+                }
+                continue 'steps;
+            }
+            fifos.take_back(fed.words());
+            break Went::To(number, true);
         };
-        job.begun = job.sent;
-        let passed = *cycle - begin;
-        walks.cycles += passed;
-        let phase = walks.known.get(number)?.phase;
-        if passed > 0 {
-            self.arrive(&phase);
+        walks.cycles += *cycle - begin;
+        match went {
+            Went::Over(end) => self.arrive_at_end(&end),
+            Went::To(number, _) if self.cycle > begin => self.arrive(number),
+            Went::To(..) => {}
         }
-        can_look.then_some(number)
+        Some(went)
     }
 
-    /// Is in a phase.
-    fn arrive(&mut self, phase: &Phase) {
-        let Some(job) = &mut self.job else { return };
-        let index = job.sent / WORDS - 1;
-        if let Some(linked) = item_at(&self.lists, job.search, index - 1) {
+    /// Is in a phase, but for how near the list's end is.
+    fn arrive(&mut self, number: usize) {
+        let (Some(job), Some(known)) = (&mut self.job, self.walks.known.get(number)) else { return };
+        let phase = &known.phase;
+        let index = job.next_item();
+        if let Some(linked) = index.checked_sub(1).and_then(|last| item_at(&self.lists, job.search, last)) {
             job.entity = linked.item.to_words();
         }
         self.unit.set_place(phase.place);
@@ -222,12 +392,24 @@ impl ListManager {
         self.cache.set_phase(cycle, index, &phase.cache, &self.lists);
     }
 
+    /// Hears the last word for a header.
+    fn arrive_at_end(&mut self, end: &End) {
+        let Some(job) = &mut self.job else { return };
+        self.unit.set_place(end.place);
+        self.fifos.set_output(core::iter::empty());
+        job.has_settled = end.has_settled;
+        job.result_at = end.result_since.map_or(0, |since| self.cycle - since);
+        let (now, index) = reference(self.cycle, job);
+        self.cache.set_phase(now, index, &end.cache, &self.lists);
+    }
+
     /// Looks at how the next entity is passed.
     fn look(&mut self, from: usize, ends: u64, last_word: u64) {
         let (Some(known), Some(job)) = (self.walks.known.get_mut(from), &self.job) else { return };
-        let is_in_time = self.cycle + 8 * MARGIN_CYCLES <= ends
-            && self.unit.issued().saturating_add(8 * MARGIN_CYCLES) <= last_word;
-        if known.failures >= MOST_FAILURES || self.walks.steps >= MOST_STEPS || !is_in_time {
+        let is_in_time = self.cycle + 4 * MARGIN_CYCLES <= ends
+            && self.unit.issued().saturating_add(4 * MARGIN_CYCLES) <= last_word;
+        let is_full = self.walks.steps >= MOST_STEPS || known.steps.len() >= MOST_STEPS_EACH;
+        if known.failures >= MOST_FAILURES || is_full || !is_in_time {
             return;
         }
         known.failures += 1;
@@ -244,70 +426,304 @@ impl ListManager {
     }
 
     /// Whether there is nothing more to look at. What was a step is known from now on.
-    fn has_looked(&mut self, looking: &Looking, ends: u64, last_word: u64) -> bool {
-        let job = self.job.as_ref().filter(|job| job.began == looking.began && job.said == Said::Nothing);
-        if job.is_some_and(|job| job.sent == looking.sent || job.sent != job.begun) {
+    fn has_looked(&mut self, looking: &Looking) -> bool {
+        let Some(job) = self.job.as_ref().filter(|job| job.began == looking.began) else { return true };
+        let sent = job.sent - looking.sent;
+        if sent == 0 || job.sent != job.begun {
             return false;
         }
-        let (path, phase) = (self.unit.tracked(), self.phase());
-        let (Some(path), Some(phase), Some(job)) = (path, phase, &self.job) else { return true };
-        let is_whole = job.began == looking.began
-            && job.sent == looking.sent + WORDS
-            && self.unit.issued() == looking.issued + path.issued
-            && self.fifos.left() == looking.left.wrapping_add(path.takes);
-        let is_in_time = self.cycle + MARGIN_CYCLES <= ends
-            && self.unit.issued().saturating_add(MARGIN_CYCLES) <= last_word;
-        if !is_whole || !is_in_time {
+        let (phase, verdicts) = (self.phase(), job.verdicts - looking.verdicts);
+        let Some(phase) = phase else {
+            // A match may be under way.
+            return sent > (MOST_ENTITIES + 1) * WORDS;
+        };
+        let fed = Fed { before: sent, end: 0 };
+        let written = (verdicts + phase.verdicts_written).checked_sub(self.written_before(looking));
+        let Some(path) = written.and_then(|written| self.seen(looking, fed, written, &[])) else {
             return true;
-        }
-        let (cycles, verdicts) = (self.cycle - looking.cycle, job.verdicts - looking.verdicts);
-        let Some(to) = self.walks.number_of(phase) else { return true };
-        if let Some(known) = self.walks.known.get_mut(looking.from) {
-            known.steps.push(Step { path, cycles, verdicts, to });
-            known.failures = 0;
-            self.walks.steps += 1;
+        };
+        // From where the list's end is not in sight, it is so for the next phase, too: where it comes into sight is looked at then.
+        let most = self.most_ahead();
+        let is_far = self.walks.known.get(looking.from).is_some_and(|from| from.phase.ahead == most);
+        let phase = if is_far { Phase { ahead: most, head: 0, ..phase } } else { phase };
+        if let Some(to) = self.walks.number_of(&phase) {
+            let cycles = self.cycle - looking.cycle;
+            self.walks.add(looking.from, Step { path, cycles, fed, verdicts, to: To::Phase(to) });
         }
         true
     }
 
-    /// The same without automata: what this one is held to.
-    #[cfg(any(test, debug_assertions))]
-    fn beside(&mut self) -> Self {
-        let lists = core::mem::take(&mut self.lists);
-        let beside = Self {
-            unit: self.unit.beside(),
-            walks: Walks::default(),
-            lists: Vec::new(),
-            fifos: self.fifos.clone(),
-            cache: self.cache.clone(),
-            changes: self.changes.clone(),
-            headers: self.headers.clone(),
-            job: self.job.clone(),
-            outcomes: self.outcomes.clone(),
-            ..*self
-        };
-        self.lists = lists;
-        beside
+    /// Whether a step is looked at.
+    pub(super) const fn is_looking(&self) -> bool {
+        self.walks.looking.is_some()
     }
 
-    /// Holds this one to it.
-    #[cfg(any(test, debug_assertions))]
-    fn check_beside(&mut self, mut beside: Self, ends: u64) {
-        if self.cycle == beside.cycle {
+    /// The last word for a header is heard, behind a step that is looked at.
+    pub(super) fn see_end(&mut self) {
+        let (Some(looking), Some(job)) = (self.walks.looking.take(), &self.job) else { return };
+        let matched: &[Expected] = match job.said {
+            Said::Nothing => &[],
+            _ => &[Expected::Word(SUCCEEDED), Expected::Any(0), Expected::Any(1), Expected::Word(DONE)],
+        };
+        if job.began != looking.began || self.fifos.output_at().is_some() {
             return;
         }
-        core::mem::swap(&mut self.lists, &mut beside.lists);
-        let sent =
-            |manager: &Self| manager.job.as_ref().map(|job| (job.sent, job.begun, job.verdicts, job.began));
-        let most = self.cycle;
-        while beside.cycle < most && sent(&beside) != sent(self) {
-            assert_eq!(beside.advance(ends - beside.cycle), Ok(()), "beside the walk");
+        let sent_before_end = job.end.map_or(job.sent, |end| job.sent.min((end + 1) * WORDS));
+        let Some(before) = sent_before_end.checked_sub(looking.sent) else { return };
+        let fed = Fed { before, end: job.sent - sent_before_end };
+        let verdicts = job.verdicts - looking.verdicts;
+        let ((now, index), has_settled) = (reference(self.cycle, job), job.has_settled);
+        let Some(cache) = self.cache.phase(now, index) else { return };
+        let result_since = (!matched.is_empty()).then(|| self.cycle - now);
+        let written = verdicts.checked_sub(self.written_before(&looking));
+        let path = written.and_then(|written| self.seen(&looking, fed, written, matched));
+        if let Some(path) = path {
+            let end = End { place: self.unit.place(), result_since, cache, has_settled };
+            let cycles = self.cycle - looking.cycle;
+            self.walks.add(looking.from, Step { path, cycles, fed, verdicts, to: To::End(end) });
         }
-        core::mem::swap(&mut self.lists, &mut beside.lists);
-        assert_eq!((beside.cycle, sent(&beside)), (self.cycle, sent(self)), "the walk's cycles");
-        assert_eq!(beside.phase(), self.phase(), "where the walk ended");
-        assert!(beside.fifos.input().eq(self.fifos.input()), "the walk's input");
-        assert!(beside.fifos.output().eq(self.fifos.output()), "the walk's output");
-        self.unit.check_unit_beside(beside.unit);
+    }
+
+    /// Verdicts that were on their way when a step began that is looked at.
+    fn written_before(&self, looking: &Looking) -> usize {
+        self.walks.known.get(looking.from).map_or(0, |known| known.phase.verdicts_written)
+    }
+
+    /// The unit's way, if it is one, with so many items that failed, and these words behind.
+    fn seen(&mut self, looking: &Looking, fed: Fed, failed: usize, last: &[Expected]) -> Option<Path> {
+        let waiting = self.walks.known.get(looking.from)?.phase.waiting;
+        if fed.before > MOST_ENTITIES * WORDS || waiting + fed.words() > MAX_WORDS {
+            return None;
+        }
+        let failed = core::iter::repeat_n(Expected::Word(FAILED), failed);
+        let written: Vec<_> = failed.chain(last.iter().copied()).collect();
+        let path = self.unit.tracked(&written)?;
+        let is_whole = self.unit.issued() == looking.issued + path.issued
+            && self.fifos.left() == looking.left.wrapping_add(path.takes);
+        is_whole.then_some(path)
+    }
+}
+
+impl Walks {
+    fn add(&mut self, from: usize, step: Step) {
+        if let Some(known) = self.known.get_mut(from) {
+            known.steps.push(step);
+            known.failures = 0;
+            self.steps += 1;
+        }
+    }
+}
+
+/// From when on, and from which place of the walk, the cache counts at a header's end. Where an item has matched, the list manager is
+/// at work since its result.
+const fn reference(cycle: u64, job: &Job) -> (u64, usize) {
+    let now = if matches!(job.said, Said::Nothing) { cycle } else { job.result_at };
+    (now, if job.has_settled { 0 } else { job.verdicts })
+}
+
+/// Whether all these items of a search are there, in local memory.
+fn are_plain(lists: &[VecDeque<Linked>], search: Search, range: Range<usize>) -> bool {
+    let mut begin = 0;
+    for list in [Some(search.first), search.then].into_iter().flatten() {
+        let Some(list) = lists.get(list) else { continue };
+        let place = |index: usize| index.saturating_sub(begin).min(list.len());
+        let mut items = list.range(place(range.start)..place(range.end));
+        if !items.all(|linked| linked.store == Store::Card) {
+            return false;
+        }
+        begin += list.len();
+    }
+    range.end <= begin
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+    use crate::models::matching::item::{ANY_NODE, Header, INFINITE, Operation, flag};
+    use crate::models::matching::list_manager::{Timing, Use};
+    use crate::models::matching::program::portals;
+    use crate::models::matching::unit::Unit;
+
+    const ITEM: Item = Item {
+        match_bits: 5,
+        dont_ignore_bits: u64::MAX,
+        node: 1,
+        process: 1,
+        flags: flag::VALID | flag::PUT,
+        length: 1_000,
+        local_offset: 0,
+        max_size: 0,
+        threshold: INFINITE,
+        start: 0,
+    };
+    const HEADER: Header = Header {
+        match_bits: 5,
+        node: 1,
+        process: 1,
+        operation: Operation::Put,
+        length: 64,
+        remote_offset: 0,
+    };
+
+    /// So many items of a few classes, in no order, and behind them one that takes all that they do not.
+    fn manager(items: u32) -> ListManager {
+        let mut unit = Unit::new(&portals().unwrap()).unwrap();
+        unit.automate(0);
+        let mut manager = ListManager::new(Timing::default(), Use::Keep, unit);
+        let last =
+            Item { node: ANY_NODE, flags: flag::VALID | flag::PUT | flag::GET | flag::TRUNCATE, ..ITEM };
+        for place in 0..items {
+            let drawn = u64::from(place.wrapping_mul(0x9e37_79b9) >> 16);
+            manager.preload(Item {
+                match_bits: if drawn % 3 == 0 { 5 } else { 8 + drawn % 5 },
+                process: 1 + (drawn / 3 % 2) as u16,
+                node: if drawn / 8 % 2 == 0 { ANY_NODE } else { drawn as u32 / 16 % 4 },
+                flags: flag::VALID | if drawn / 64 % 2 == 0 { flag::PUT } else { flag::GET },
+                length: 50 + drawn % 100,
+                ..last
+            });
+        }
+        manager.preload(last);
+        manager
+    }
+
+    /// Headers that an item takes and some that none does, no two alike, one by one or all at once. How many cycles of a hundred were
+    /// walked.
+    fn run(manager: &mut ListManager, at_once: bool) -> u64 {
+        let (cycle, walked) = (manager.cycle, manager.walked());
+        for number in 0..90_u32 {
+            let match_bits = if number % 3 == 0 { 7 } else { 5 };
+            let operation = if number % 2 == 0 { Operation::Put } else { Operation::Get };
+            let (length, node, remote_offset) = (20 + u64::from(number), number % 4, number.into());
+            manager.on_header(Header { match_bits, operation, length, node, remote_offset, ..HEADER });
+            if !at_once {
+                manager.run(100_000).unwrap();
+            }
+        }
+        manager.run(100_000).unwrap();
+        (manager.walked() - walked) * 100 / (manager.cycle - cycle)
+    }
+
+    /// A manager that knows all that these headers need, and its steps that they take: by phase and place in it.
+    fn learned() -> (ListManager, Vec<(usize, usize)>) {
+        let mut learned = manager(19);
+        for _ in 0..3 {
+            run(&mut learned, true);
+        }
+        let known = learned.walks.known.iter().enumerate();
+        let steps: Vec<_> =
+            known.flat_map(|(from, known)| (0..known.steps.len()).map(move |place| (from, place))).collect();
+        let is_taken = |(from, place): &(usize, usize)| {
+            let mut manager = learned.clone();
+            manager.walks.known[*from].steps[*place].cycles += 1;
+            is_found(&mut manager)
+        };
+        let taken: Vec<_> = steps.iter().copied().filter(is_taken).collect();
+        assert!(
+            taken.len() > 12 && 2 * taken.len() > steps.len(),
+            "{} of {} are taken",
+            taken.len(),
+            steps.len()
+        );
+        (learned, taken)
+    }
+
+    /// Whether what was planted is found.
+    fn is_found(manager: &mut ListManager) -> bool {
+        catch_unwind(AssertUnwindSafe(|| run(manager, true))).is_err()
+    }
+
+    #[test]
+    fn short_and_long_lists_are_walked_from_begin_to_end() {
+        for at_once in [false, true] {
+            for items in [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 29, 299] {
+                let mut manager = manager(items);
+                for _ in 0..3 {
+                    run(&mut manager, at_once);
+                }
+                let share = run(&mut manager, at_once);
+                assert!(share >= 95, "{share} of 100 with {items} items");
+            }
+        }
+    }
+
+    #[test]
+    fn a_step_that_is_not_what_happens_is_found() {
+        let (learned, taken) = learned();
+        let finds = |what: &str, plant: &dyn Fn(&mut Step) -> bool| {
+            let mut planted = 0;
+            for (from, place) in &taken {
+                let mut manager = learned.clone();
+                if plant(&mut manager.walks.known[*from].steps[*place]) {
+                    assert!(
+                        is_found(&mut manager),
+                        "{what}: step {place} of phase {from}: {:?}",
+                        learned.walks.known[*from].steps[*place]
+                    );
+                    planted += 1;
+                }
+            }
+            assert!(planted > 0);
+        };
+        finds("verdicts", &|step| {
+            step.verdicts += 1;
+            true
+        });
+        finds("words issued", &|step| {
+            step.path.issued += 1;
+            true
+        });
+        finds("words taken", &|step| {
+            step.path.takes += 1;
+            true
+        });
+        finds("phase", &|step| match &mut step.to {
+            To::Phase(to) => {
+                *to = 0;
+                true
+            }
+            To::End(_) => false,
+        });
+        finds("result", &|step| match &mut step.to {
+            To::End(End { result_since: Some(since), .. }) => {
+                *since += 1;
+                true
+            }
+            _ => false,
+        });
+        finds("cache", &|step| match &mut step.to {
+            To::End(end) if end.result_since.is_none() => {
+                end.has_settled = !end.has_settled;
+                true
+            }
+            _ => false,
+        });
+        finds("place", &|step| match &mut step.to {
+            To::End(end) => {
+                end.place.0 += 1;
+                true
+            }
+            To::Phase(_) => false,
+        });
+    }
+
+    #[test]
+    fn a_way_that_forgets_anything_is_found() {
+        let (learned, taken) = learned();
+        let (mut found, mut harmless) = (0, 0);
+        for (from, place) in taken {
+            for micro in 0..learned.walks.known[from].steps[place].path.len() {
+                let mut manager = learned.clone();
+                manager.walks.known[from].steps[place].path.forget(micro);
+                // What does no harm is a condition that all headers and items meet which take this step.
+                let count = if is_found(&mut manager) { &mut found } else { &mut harmless };
+                *count += 1;
+            }
+        }
+        assert!(found > 50, "{found} were found, {harmless} did no harm");
     }
 }

@@ -18,12 +18,12 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use niclab_isa::DELAY_SLOTS;
+use niclab_isa::{DELAY_SLOTS, REGISTERS};
 
 use self::liveness::Liveness;
 use self::micro::{Micro, of_word, perform};
-pub use self::path::Path;
 use self::path::Track;
+pub use self::path::{Expected, Path};
 use super::operation::{Operation, active};
 use super::{Burst, Control, Registers};
 use crate::models::matching::fifo::{Fifos, MAX_WORDS, OUTPUT_CYCLES};
@@ -158,6 +158,8 @@ pub(super) struct Automaton {
     places: Box<[(u64, u32)]>,
     /// What is passed is noted.
     track: Option<Track>,
+    /// What registers held that a way writes.
+    saved: [u64; 2 * REGISTERS],
 }
 
 impl Automaton {
@@ -170,6 +172,7 @@ impl Automaton {
             micros: Vec::new(),
             places: vec![(0, NOWHERE); PLACES].into(),
             track: None,
+            saved: [0; 2 * REGISTERS],
         })
     }
 
@@ -190,25 +193,37 @@ impl Automaton {
         }
     }
 
-    /// The way that was passed since, if it is one.
-    pub fn tracked(&mut self, program: &[Operation]) -> Option<Path> {
+    /// The way that was passed since, if it is one and wrote these words.
+    pub fn tracked(&mut self, program: &[Operation], written: &[Expected]) -> Option<Path> {
         let track = self.track.take()?;
-        self.path(program, &track)
+        self.path(program, &track, written)
     }
 
-    /// Goes that way, whose first input word has the number `left`; false, and nothing is done, if the data is of another class.
+    /// Goes that way, and says what it wrote that may be anything; none, and nothing is done, if the data is of another class, or if
+    /// that is not right.
     #[inline]
-    pub fn go(path: &Path, registers: &mut Registers, control: &mut Control, fifos: &Fifos) -> bool {
-        let (before, left) = (registers.clone(), fifos.left());
-        let mut predicates = control.predicates;
-        let input = |take: u8| fifos.place(left.wrapping_add(take.into()));
-        let has_passed = perform(&path.micros, registers, &mut predicates, input, |_, _| {});
-        if has_passed {
-            control.predicates = predicates;
-        } else {
-            *registers = before;
+    pub fn go(
+        &mut self,
+        path: &Path,
+        registers: &mut Registers,
+        control: &mut Control,
+        fifos: &Fifos,
+        is_right: impl FnOnce([u64; 2]) -> bool,
+    ) -> Option<[u64; 2]> {
+        for number in &path.writes {
+            self.saved[usize::from(*number) % (2 * REGISTERS)] = *registers.at(*number);
         }
-        has_passed
+        let (left, mut predicates, mut written) = (fifos.left(), control.predicates, [0; 2]);
+        let input = |take: u8| fifos.place(left.wrapping_add(take.into()));
+        let output = |place: u8, word| written[usize::from(place) % 2] = word;
+        if perform(&path.micros, registers, &mut predicates, input, output) && is_right(written) {
+            control.predicates = predicates;
+            return Some(written);
+        }
+        for number in &path.writes {
+            *registers.at(*number) = self.saved[usize::from(*number) % (2 * REGISTERS)];
+        }
+        None
     }
 
     /// As much of a burst as there are nodes for; see [`super::Unit::run`].
@@ -416,6 +431,16 @@ impl Automaton {
     pub fn kept(&self, program: &[Operation], registers: &Registers, control: &Control) -> Vec<u64> {
         let set = self.liveness.from(program, control.pc, control.delay, control.target);
         liveness::kept(set, registers, control.predicates)
+    }
+}
+
+impl Registers {
+    /// A register of the ALU, or behind them one of the ternary unit.
+    #[inline]
+    const fn at(&mut self, number: u8) -> &mut u64 {
+        let number = number as usize;
+        let file = if number < REGISTERS { &mut self.alu } else { &mut self.ternary };
+        &mut file[number % REGISTERS]
     }
 }
 

@@ -32,6 +32,11 @@ pub const fn ternary(register: u8) -> Set {
     (1 << TERNARY) << register & !CONSTANT
 }
 
+/// The registers of a set, by their numbers: those of the ALU, and behind them those of the ternary unit.
+pub fn registers(set: Set) -> impl Iterator<Item = u8> {
+    (0..PREDICATES as u8).filter(move |number| set >> number & 1 == 1)
+}
+
 pub const fn predicate(number: u8) -> Set {
     (1 << PREDICATES) << number & !CONSTANT
 }

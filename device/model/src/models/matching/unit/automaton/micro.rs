@@ -38,6 +38,34 @@ pub enum Micro {
     ExpectWord { from: u8, is: u64 },
 }
 
+impl Micro {
+    /// Whether a way may end with it because something is not as expected.
+    pub const fn may_end(&self) -> bool {
+        matches!(self, Self::Expect { .. } | Self::ExpectWord { .. })
+    }
+
+    /// The registers that it writes, if any.
+    pub fn writes(&self) -> Set {
+        match self {
+            Self::Take { to, .. } => alu(*to),
+            Self::TakeTernary { to, .. } | Self::TakePermuted { to, .. } | Self::Copy { to, .. } => {
+                ternary(*to)
+            }
+            Self::Compute(slot) => alu(slot.dest),
+            Self::Word { operation, .. } => {
+                let Operation { input_alu, input_ternary, copy_ternary, .. } = **operation;
+                alu(input_alu) | alu(operation.alu.dest) | ternary(input_ternary) | ternary(copy_ternary)
+            }
+            Self::Match(_)
+            | Self::Compare(_)
+            | Self::Function(_)
+            | Self::Output { .. }
+            | Self::Expect { .. }
+            | Self::ExpectWord { .. } => 0,
+        }
+    }
+}
+
 const fn at(number: u8) -> usize {
     number as usize % niclab_isa::REGISTERS
 }

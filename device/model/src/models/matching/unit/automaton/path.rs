@@ -5,10 +5,9 @@
 use alloc::vec::Vec;
 
 use super::super::operation::{Operation, active};
-use super::liveness::{Set, before, predicate};
+use super::liveness::{Set, before, predicate, registers};
 use super::micro::{Micro, of_word};
 use super::{Automaton, End, NOWHERE, Passed};
-use crate::models::matching::program::FAILED;
 
 /// Nodes of a way at most: a way is as short as one item's. Ours: a bound on what is kept for one.
 const MOST_NODES: usize = 64;
@@ -40,9 +39,33 @@ impl Track {
 pub struct Path {
     /// What is to be done, and what is expected meanwhile.
     pub(super) micros: Vec<Micro>,
+    /// The registers that it writes before it is known that the data is as expected, by their numbers in [`registers`].
+    pub(super) writes: Vec<u8>,
     /// Words that it takes and issues.
     pub takes: usize,
     pub issued: u64,
+}
+
+/// What a way writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expected {
+    /// This word.
+    Word(u64),
+    /// Any word, in the first or the second of two places.
+    Any(u8),
+}
+
+#[cfg(test)]
+impl Path {
+    /// How much it does.
+    pub const fn len(&self) -> usize {
+        self.micros.len()
+    }
+
+    /// Leaves something out.
+    pub fn forget(&mut self, place: usize) {
+        self.micros.remove(place);
+    }
 }
 
 /// A word or a condition on the way.
@@ -52,9 +75,8 @@ enum Part {
 }
 
 impl Automaton {
-    /// The way of a track; none where it was lost, and where it writes what is not known beforehand. All that it writes is expected
-    /// to be [`FAILED`].
-    pub fn path(&self, program: &[Operation], track: &Track) -> Option<Path> {
+    /// The way of a track, which wrote these words; none where it was lost or wrote another number of them.
+    pub fn path(&self, program: &[Operation], track: &Track, written: &[Expected]) -> Option<Path> {
         if track.is_lost {
             return None;
         }
@@ -73,14 +95,19 @@ impl Automaton {
         }
         let end = end?;
         let needed = self.liveness.from(program, end.pc.into(), end.delay, end.target);
-        let micros = data(program, &parts, needed)?;
-        Some(Path { micros, takes: takes.into(), issued })
+        let micros = data(program, &parts, needed, written)?;
+        let last = micros.iter().rposition(Micro::may_end).map_or(0, |last| last + 1);
+        let has_result = micros.iter().any(|micro| matches!(micro, Micro::Output { .. }));
+        let before = micros.get(..if has_result { micros.len() } else { last }).unwrap_or_default();
+        let writes = registers(before.iter().fold(0, |all, micro| all | micro.writes())).collect();
+        Some(Path { micros, writes, takes: takes.into(), issued })
     }
 }
 
 /// What these parts do to data, where `needed` is needed behind them.
-fn data(program: &[Operation], parts: &[Part], mut needed: Set) -> Option<Vec<Micro>> {
+fn data(program: &[Operation], parts: &[Part], mut needed: Set, written: &[Expected]) -> Option<Vec<Micro>> {
     let mut micros: Vec<Micro> = Vec::new();
+    let mut written = written.iter().rev();
     for part in parts.iter().rev() {
         match part {
             Part::Condition(predicates, class) => {
@@ -98,24 +125,29 @@ fn data(program: &[Operation], parts: &[Part], mut needed: Set) -> Option<Vec<Mi
                 if slots & active::COPY != 0 && operation.copy_output && has_whole(&of_word) {
                     return None;
                 }
-                micros.extend(of_word.into_iter().rev().filter_map(expected));
+                for micro in of_word.into_iter().rev() {
+                    micros.extend(match micro {
+                        Micro::Output { from, .. } => expected(from, *written.next()?),
+                        other => Some(other),
+                    });
+                }
                 needed = looked_at;
             }
         }
     }
     micros.reverse();
-    Some(micros)
+    written.next().is_none().then_some(micros)
 }
 
 fn has_whole(micros: &[Micro]) -> bool {
     micros.iter().any(|micro| matches!(micro, Micro::Word { .. }))
 }
 
-/// Instead of being written, a word is expected to be what an item that failed brings. Register 0 is.
-fn expected(micro: Micro) -> Option<Micro> {
-    match micro {
-        Micro::Output { from: 0, .. } => None,
-        Micro::Output { from, .. } => Some(Micro::ExpectWord { from, is: FAILED }),
-        other => Some(other),
+/// Instead of being written, a word is expected to be what it was. Register 0 is zero.
+const fn expected(from: u8, word: Expected) -> Option<Micro> {
+    match word {
+        Expected::Word(0) if from == 0 => None,
+        Expected::Word(is) => Some(Micro::ExpectWord { from, is }),
+        Expected::Any(place) => Some(Micro::Output { from, cycle: place }),
     }
 }

@@ -1,0 +1,61 @@
+//! Lists of items, and the walk along one of them, or along two as if they were one.
+
+use alloc::collections::VecDeque;
+
+use super::{Handle, Job, Linked, Search, Use};
+use crate::models::matching::item::Item;
+
+/// Takes the item with a handle out of a list: whether it was there, and how many items were looked at or moved for it.
+/// Handles rise in a list, but for where their numbers begin anew: there all items are looked at.
+pub(super) fn remove(list: &mut VecDeque<Linked>, handle: Handle) -> (bool, u64) {
+    let guess = list.partition_point(|linked| linked.handle < handle);
+    let mut steps = u64::from(list.len().max(1).ilog2()) + 1;
+    let is_it = |linked: &Linked| linked.handle == handle;
+    let found = if list.get(guess).is_some_and(is_it) {
+        Some(guess)
+    } else {
+        steps += list.len() as u64;
+        list.iter().position(is_it)
+    };
+    let Some(place) = found else { return (false, steps) };
+    list.remove(place);
+    (true, steps + place.min(list.len() - place) as u64)
+}
+
+/// Whether the item at `index`, where it is used for what it has, and the message have these bytes.
+pub(super) fn is_result(
+    (uses, lists): (Use, &[VecDeque<Linked>]),
+    job: &Job,
+    index: usize,
+    offset: u64,
+    length: u64,
+) -> bool {
+    let item = || item_at(lists, job.search, index).map(|linked| linked.item);
+    let is_inside = |item: Item| offset.checked_add(length).is_some_and(|end| end <= item.length);
+    uses == Use::Keep || length <= job.length && item().is_some_and(is_inside)
+}
+
+/// How many items a search has before it.
+pub(super) fn items_of(lists: &[VecDeque<Linked>], search: Search) -> usize {
+    let items = |list: usize| lists.get(list).map_or(0, VecDeque::len);
+    items(search.first) + search.then.map_or(0, items)
+}
+
+/// The item at a place of a walk along what is searched.
+#[inline]
+pub(super) fn item_at(lists: &[VecDeque<Linked>], search: Search, index: usize) -> Option<&Linked> {
+    let first = lists.get(search.first);
+    match index.checked_sub(first.map_or(0, VecDeque::len)) {
+        None => first?.get(index),
+        Some(place) => lists.get(search.then?)?.get(place),
+    }
+}
+
+/// The list and the place in it of an item of a search.
+pub(super) fn locate(lists: &[VecDeque<Linked>], search: Search, index: usize) -> Option<(usize, usize)> {
+    let in_first = lists.get(search.first).map_or(0, VecDeque::len);
+    match index.checked_sub(in_first) {
+        None => Some((search.first, index)),
+        Some(place) => Some((search.then?, place)),
+    }
+}

@@ -1,0 +1,225 @@
+//! What an unkind card keeps back, and what it draws: [`super::unkind`] has it happen.
+
+use std::time::{Duration, Instant};
+
+use niclab_abi::{QUEUE_CONTROL, QUEUE_EVENT};
+use niclab_model::nic::ReplyBytes;
+use niclab_model::nic::unkind::{Dice, Kind};
+
+/// How late an answer is that comes just before the limit of requests. What is left of that, `MARGIN_MS`, is for a driver whose clock
+/// began before the card took the request, and whose processor may be away for long before it sees the answer.
+pub const AT_LIMIT_MS: u32 = 3_000;
+
+/// See [`AT_LIMIT_MS`].
+pub const MARGIN_MS: u32 = 2_000;
+
+/// Most answers of a card just before the limit: each takes seconds.
+const MAX_AT_LIMIT: u32 = 2;
+
+/// Ticks for which something is kept back, at the most.
+const MAX_TICKS: u32 = 8;
+
+/// How late the magic word is: mostly, in steps of [`MAGIC_STEP`], and at the latest.
+const MAGIC_WAYS: u32 = 32;
+const MAGIC_STEP: Duration = Duration::from_millis(1);
+const MAGIC_LATEST: Duration = Duration::from_millis(1_000);
+
+/// When something is to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// After so many ticks.
+    Ticks(u32),
+    /// At an instant of wall time.
+    At(Instant),
+}
+
+/// An answer that is kept back.
+#[derive(Debug)]
+pub struct KeptReply {
+    /// Of its request.
+    pub(super) token: u64,
+    /// The answer.
+    pub(super) bytes: ReplyBytes,
+    /// When it is given.
+    pub(super) when: When,
+}
+
+/// What an unkind card keeps back, and how it goes on.
+#[derive(Debug)]
+pub struct Manners {
+    pub(super) dice: Dice,
+    /// In the order of their requests.
+    pub(super) replies: Vec<KeptReply>,
+    /// Answers just before the limit that there may be yet.
+    at_limit: u32,
+    /// Ticks until events are handed out; none are kept back where it is zero.
+    pub(super) events: u32,
+    /// Ticks until the interrupt is raised that control and event queue are owed; zero: none is.
+    pub(super) owed: [u32; 2],
+    /// When the magic word is published.
+    pub(super) magic: Option<Instant>,
+    /// How it goes on looking at pages.
+    pub(super) looks: Looks,
+}
+
+/// The queues that are owed interrupts.
+pub const OWED_QUEUES: [u32; 2] = [QUEUE_CONTROL, QUEUE_EVENT];
+
+impl Manners {
+    /// Those of the card of node `node`.
+    pub fn new(seed: u64, node: u16) -> Self {
+        Self {
+            dice: Dice::new(seed, node),
+            replies: Vec::new(),
+            at_limit: MAX_AT_LIMIT,
+            events: 0,
+            owed: [0; 2],
+            magic: None,
+            looks: Looks::default(),
+        }
+    }
+
+    /// How often each kind happened here.
+    pub fn counts(&self) -> impl Iterator<Item = (Kind, u64)> + '_ {
+        self.dice.counts()
+    }
+
+    /// Whether `kind` happens at this opportunity; it is counted then.
+    pub fn happens(&mut self, kind: Kind) -> bool {
+        self.draw(kind, 1).is_some()
+    }
+
+    pub(super) fn draw(&mut self, kind: Kind, choices: u32) -> Option<u32> {
+        let drawn = self.dice.draw(kind, choices);
+        if drawn.is_some() {
+            self.dice.count(kind);
+        }
+        drawn
+    }
+
+    /// One of `count` things that wait in line: the first, but where it is another one's turn.
+    pub fn pick(&mut self, kind: Kind, count: usize) -> usize {
+        if count < 2 {
+            return 0;
+        }
+        self.draw(kind, count as u32 - 1).map_or(0, |choice| 1 + choice as usize)
+    }
+
+    /// An event was raised; `is_merged` says that others of its cause and port wait. Whether it is kept back.
+    pub fn keeps_event(&mut self, is_merged: bool) -> bool {
+        if self.events > 0 && is_merged {
+            self.dice.count(Kind::EventMerged);
+        }
+        if let Some(ticks) = self.draw(Kind::EventLate, MAX_TICKS) {
+            self.events = self.events.max(1 + ticks);
+        }
+        self.events > 0
+    }
+
+    /// Whether events are kept back.
+    pub const fn has_kept_events(&self) -> bool {
+        self.events > 0
+    }
+
+    /// Something was given back in `queue`. Whether the interrupt for it is left to a later one.
+    pub fn leaves_interrupt(&mut self, queue: u32) -> bool {
+        let drawn = self.draw(Kind::InterruptShared, MAX_TICKS);
+        let place = OWED_QUEUES.iter().position(|of| *of == queue);
+        let owed = place.and_then(|place| self.owed.get_mut(place));
+        match (owed, drawn) {
+            (Some(owed), Some(ticks)) => {
+                *owed = if *owed == 0 { 1 + ticks } else { *owed };
+                true
+            }
+            (Some(owed), None) => {
+                // This one is for those before it as well.
+                *owed = 0;
+                false
+            }
+            (None, _) => false,
+        }
+    }
+
+    /// When a request is answered; none: at once.
+    pub(super) fn reply_when(&mut self) -> Option<When> {
+        if self.at_limit > 0 && self.dice.draw(Kind::ReplyAtLimit, 1).is_some() {
+            self.dice.count(Kind::ReplyAtLimit);
+            self.at_limit -= 1;
+            return Some(When::At(Instant::now() + Duration::from_millis(AT_LIMIT_MS.into())));
+        }
+        if let Some(ticks) = self.draw(Kind::ReplyLate, MAX_TICKS) {
+            return Some(When::Ticks(1 + ticks));
+        }
+        if !self.replies.is_empty() {
+            self.dice.count(Kind::ReplyReordered);
+        }
+        None
+    }
+
+    /// The BAR stands in the guest's address space. Whether its magic word is to wait.
+    pub fn keeps_magic(&mut self) -> bool {
+        self.magic = self.draw(Kind::MagicLate, MAGIC_WAYS).map(|way| {
+            let is_latest = way + 1 == MAGIC_WAYS;
+            Instant::now() + if is_latest { MAGIC_LATEST } else { MAGIC_STEP * (1 + way) }
+        });
+        self.magic.is_some()
+    }
+
+    /// Whether `kind` is to happen at this opportunity. Whoever has it happen says so by [`Manners::count`].
+    pub fn draws(&mut self, kind: Kind) -> bool {
+        self.dice.draw(kind, 1).is_some()
+    }
+
+    /// `kind` happened.
+    pub const fn count(&mut self, kind: Kind) {
+        self.dice.count(kind);
+    }
+
+    /// The BAR stands nowhere: no magic word is to be published.
+    pub const fn drop_magic(&mut self) {
+        self.magic = None;
+    }
+
+    /// Whether something is kept back.
+    pub(super) fn is_keeping(&self) -> bool {
+        !self.replies.is_empty() || self.events > 0 || self.owed != [0; 2] || self.magic.is_some()
+    }
+
+    /// The host is gone or starts anew: nobody waits for anything any more, but for what the next driver waits for.
+    pub fn forget(&mut self) {
+        self.replies.clear();
+        (self.events, self.owed) = (0, [0; 2]);
+        self.looks = Looks::default();
+    }
+}
+
+/// What has happened that things which are kept back have waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tick {
+    /// Somebody has done something.
+    Act,
+    /// Nobody has done anything for a while.
+    Quiet,
+    /// Wall time has passed.
+    Time,
+}
+
+impl Tick {
+    /// What is left of so many ticks.
+    pub(super) const fn from(self, ticks: u32) -> u32 {
+        match self {
+            Self::Act => ticks.saturating_sub(1),
+            Self::Quiet => 0,
+            Self::Time => ticks,
+        }
+    }
+}
+
+/// How a card goes on looking.
+#[derive(Debug, Default)]
+pub struct Looks {
+    /// Looks that it takes yet before it sleeps.
+    pub(super) left: u32,
+    /// It has looked since the doorbell was rung.
+    pub(super) is_on: bool,
+}
