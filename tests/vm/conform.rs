@@ -4,6 +4,7 @@ use std::fs;
 
 use niclab_tests::{Niclab, compile};
 
+#[allow(dead_code, reason = "each test looks at a part of it")]
 #[path = "../drivers/table.rs"]
 mod table;
 
