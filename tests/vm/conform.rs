@@ -48,7 +48,7 @@ fn wrong_use_and_drivers_that_cannot_be_built_have_codes_of_their_own() {
 
 #[test]
 fn a_bug_is_named_by_the_rule_that_it_breaks() {
-    for name in ["slot-reused-while-busy", "release-ahead", "size-of-a-pointer"] {
+    for name in ["slot-reused-while-busy", "receive-memory-cleared", "size-of-a-pointer"] {
         let variant = VARIANTS.iter().find(|variant| variant.name == name).expect("a bug of the table");
         let table::Finder::Rule(rule) = variant.finder else { panic!("{name} breaks no rule") };
         let niclab = Niclab::new();
