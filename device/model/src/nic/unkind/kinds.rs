@@ -179,7 +179,9 @@ mod tests {
         assert_eq!(of(3, 1), of(3, 1));
         assert!(of(3, 1) != of(4, 1) && of(3, 1) != of(3, 2));
         let mut disturbed = Dice::new(3, 1);
-        (0..7).for_each(|_| drop(disturbed.draw(Kind::EventMerged, 2)));
+        (0..7).for_each(|_| {
+            disturbed.draw(Kind::EventMerged, 2);
+        });
         disturbed.count(Kind::EventLate);
         assert_eq!(fates(&mut disturbed), of(3, 1));
     }

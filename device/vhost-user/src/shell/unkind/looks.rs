@@ -65,10 +65,10 @@ impl World<'_> {
         if goes_on {
             // It is awake until the next look, which comes at once: either word is right meanwhile.
             manners.dice.count(Kind::DoorbellChanged);
-            if left.is_multiple_of(2) {
-                if let Some(card) = self.nodes.card_mut(node) {
-                    card.want_doorbell(true);
-                }
+            if left.is_multiple_of(2)
+                && let Some(card) = self.nodes.card_mut(node)
+            {
+                card.want_doorbell(true);
             }
             return Some(Found { more: true, ..look });
         }
