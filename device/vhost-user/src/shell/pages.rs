@@ -333,6 +333,13 @@ impl Pages {
         changed
     }
 
+    /// Whether a program that takes turns over `port` stored a report since the last look.
+    pub fn has_report(&self, port: u32) -> bool {
+        let word = self.page(self.completer_page(port)).get(COMPLETER_REPORT_OFFSET as usize / 8);
+        let report = word.map_or(0, |word| u64::from_le(word.load(Ordering::Acquire)));
+        self.ports.get(port as usize).is_some_and(|view| view.report != report)
+    }
+
     /// The report of a program that takes turns over `port`, if it stored one since the last look.
     pub fn take_report(&mut self, port: u32) -> Option<Report> {
         let page = self.page(self.completer_page(port));

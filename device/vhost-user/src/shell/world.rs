@@ -258,7 +258,9 @@ impl World<'_> {
     /// makes room for it comes back to it.
     pub fn has_news(&self, node: usize) -> bool {
         let Some(card) = self.nodes.card(node) else { return false };
-        (0..card.ports()).any(|port| card.is_open(port) && card.has_news(port))
+        // A program that is ready for its first turn stores that and nothing else.
+        let has_report = |port| self.common.lockstep.is_some() && card.pages.has_report(port);
+        (0..card.ports()).any(|port| card.is_open(port) && (card.has_news(port) || has_report(port)))
     }
 
     /// Looks at the open pages of `node`: takes what was launched, reads registers, carries it all through.
