@@ -32,7 +32,13 @@ impl Absent {
         if pages.doorbell() != DOORBELL_WANTED || pages.is_launched(port) {
             return None;
         }
-        Some(Self { sequence: pages.expected(port), word_changes: pages.doorbell_changes(), bell })
+        let sequence = pages.expected(port);
+        let next = sequence.wrapping_add(1);
+        if pages.sequence_in_slot_of(port, next) == next {
+            // This launch was stored before, and another stands in its place (rule `slot-free`): its doorbell was heard by now.
+            return None;
+        }
+        Some(Self { sequence, word_changes: pages.doorbell_changes(), bell })
     }
 
     /// Whether this says anything of what is launched now.
