@@ -76,11 +76,21 @@ pub fn parse_address(text: &str) -> Option<(Ipv4Addr, u8)> {
 /// Switches the interface on and gives it the address, as `ip link set up` and `ip addr replace` do. An emulated guest
 /// takes longer to start these programs than to do everything else that makes it a node.
 pub fn set_up(index: u32, address: Ipv4Addr, prefix: u8) -> io::Result<()> {
+    tell_kernel(&[link_up(index), new_address(index, address, prefix)])
+}
+
+/// Returns when the kernel is done with registering the interface. It shows in `/sys` before it has all of its settings in `/proc`;
+/// whoever changes an interface, be it in nothing, waits for the lock under which all of that happens (`rtnl_lock`).
+pub fn wait_until_registered(index: u32) -> io::Result<()> {
+    tell_kernel(&[link_flags(index, 0)])
+}
+
+fn tell_kernel(messages: &[Vec<u8>]) -> io::Result<()> {
     // For NETLINK_ROUTE the protocol is 0.
     let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
-    for message in [link_up(index), new_address(index, address, prefix)] {
+    for message in messages {
         // A socket that is not connected sends to the kernel.
-        send(&socket, &message, SendFlags::empty())?;
+        send(&socket, message, SendFlags::empty())?;
         let mut answer = [0; 1024];
         let (length, _) = recv(&socket, &mut answer[..], RecvFlags::empty())?;
         acknowledged(answer.get(..length).unwrap_or_default())?;
@@ -116,11 +126,16 @@ fn message(kind: u16, flags: u16, body: &[u8]) -> Vec<u8> {
 }
 
 fn link_up(index: u32) -> Vec<u8> {
+    link_flags(index, IFF_UP)
+}
+
+/// Sets these flags of an interface, and leaves the others as they are.
+fn link_flags(index: u32, flags: u32) -> Vec<u8> {
     // `struct ifinfomsg`: family, padding, type, index, flags, and which of the flags are meant.
     let mut body = vec![AF_UNSPEC, 0, 0, 0];
     body.extend(index.to_ne_bytes());
-    body.extend(IFF_UP.to_ne_bytes());
-    body.extend(IFF_UP.to_ne_bytes());
+    body.extend(flags.to_ne_bytes());
+    body.extend(flags.to_ne_bytes());
     message(RTM_NEWLINK, 0, &body)
 }
 
@@ -209,14 +224,18 @@ mod tests {
         ];
         assert_eq!(new_address(3, Ipv4Addr::new(10, 77, 0, 2), 24), expected);
         assert_eq!(link_up(3)[16..], [0, 0, 0, 0, 3, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0]);
+        assert_eq!(link_flags(3, 0)[16..], [0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     }
 
     #[test]
     fn a_refusal_is_an_error() {
         // Nobody has an interface of this number; without privileges the kernel does not even look.
-        let error = set_up(0x7fff_fff0, Ipv4Addr::new(10, 77, 0, 2), 24).unwrap_err();
+        const NOBODY: u32 = 0x7fff_fff0;
         let expected = [rustix::io::Errno::NODEV, rustix::io::Errno::PERM].map(|errno| errno.raw_os_error());
-        assert!(error.raw_os_error().is_some_and(|error| expected.contains(&error)), "{error}");
+        for refused in [set_up(NOBODY, Ipv4Addr::new(10, 77, 0, 2), 24), wait_until_registered(NOBODY)] {
+            let error = refused.unwrap_err();
+            assert!(error.raw_os_error().is_some_and(|error| expected.contains(&error)), "{error}");
+        }
         assert!(acknowledged(&[]).is_err() && acknowledged(&[0; 40]).is_err());
     }
 }

@@ -165,6 +165,7 @@ fn set_up_nic_network(root: &Path, node: &Node) -> io::Result<()> {
     let deadline = Instant::now() + INTERFACE_PATIENCE;
     let interface = network::wait_for_interface(&root.join("sys"), mac, deadline, is_published)
         .ok_or_else(|| wrong(format!("no network interface has the card's address {mac}, for {ip}")))?;
+    network::wait_until_registered(interface.index)?;
     network::keep_to_itself(&root.join("proc"), &interface.name)?;
     network::set_up(interface.index, ip, prefix)
 }
