@@ -75,6 +75,12 @@ impl Window {
         ahead(self.limit, self.sent) > 0
     }
 
+    /// How many packets may be sent one behind the other.
+    #[inline]
+    pub const fn room(&self) -> u32 {
+        ahead(self.limit, self.sent)
+    }
+
     /// Counts a packet that is sent now, whether or not the window is open, and returns its number.
     pub fn count_sent(&mut self) -> u32 {
         self.sent = self.sent.wrapping_add(1);
@@ -249,6 +255,22 @@ impl Grant {
         }
         self.received = number;
         Ok(distance - 1)
+    }
+
+    /// How many packets from this one on are accepted one behind the other under credit flow control, with none lost before them.
+    pub fn room(&self, connection: u16, number: u32) -> u32 {
+        if self.is_next(connection, number) { ahead(self.announced, self.received) } else { 0 }
+    }
+
+    /// Whether the account waits for this packet of this connection.
+    pub fn is_next(&self, connection: u16, number: u32) -> bool {
+        self.connection == Some(connection) && number == self.received.wrapping_add(1)
+    }
+
+    /// So many packets are accepted, from the one on for which the account waits, and fill a slot each.
+    pub fn on_series(&mut self, count: u32) {
+        self.received = self.received.wrapping_add(count);
+        self.held += count;
     }
 
     /// The packet last accepted fills a slot.

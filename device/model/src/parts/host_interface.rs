@@ -109,6 +109,40 @@ pub struct Transfers {
     series: Series,
 }
 
+/// A machine while packets of one length pass it one behind the other: what [`HostInterface::pass`] does with each.
+#[derive(Debug)]
+pub struct Passes {
+    /// It passes a packet on when it has done all of it.
+    is_whole: bool,
+    has_words: bool,
+    before: Span,
+    /// From the first word to the last.
+    all: Span,
+    pace: Span,
+    closing: Span,
+    busy_until: Time,
+    series: Series,
+}
+
+impl Passes {
+    /// Lets the machine take the next packet, whose words `come`.
+    #[inline(always)]
+    pub fn pass(&mut self, come: Passage) -> Passed {
+        let &mut Self { is_whole, has_words, before, all, pace, closing, .. } = self;
+        let (busy_until, series) = (&mut self.busy_until, &mut self.series);
+        if is_whole {
+            let stage = series.cross(busy_until, come.tail);
+            return Passed { stage, opened: stage.end, words: stage.end.into(), pace: Span::ZERO };
+        }
+        let opened = come.head.max(*busy_until) + before;
+        let last = (opened + all).max(come.tail + pace);
+        let first = if has_words { last.min(opened + pace) } else { last };
+        *busy_until = (*busy_until).max((last + closing).before(before + all + closing));
+        let stage = series.cross(busy_until, come.head);
+        Passed { stage, opened, words: Passage { head: first, tail: last }, pace }
+    }
+}
+
 /// One master's prices and ledger, and, while it acts, its node's host and bus.
 #[derive(Clone, Debug)]
 pub struct HostInterface {
@@ -265,6 +299,11 @@ impl HostInterface {
         self.ledger.enter(&transfers.series);
     }
 
+    /// Enters a series of the host's software that is over.
+    pub fn enter_works(&mut self, works: &Series) {
+        self.ledger.enter(works);
+    }
+
     /// Begins a series of pieces of the host's software that take `ps` each.
     #[inline]
     pub const fn works(&self, crossing: Crossing, bytes: u64, ps: u64) -> Series {
@@ -275,6 +314,18 @@ impl HostInterface {
     #[inline]
     pub fn copies(&self, bytes: u64) -> Series {
         self.works(Crossing::HostCopy, bytes, self.profile.host.copy_per_byte_ps.saturating_mul(bytes))
+    }
+
+    /// The same of the host's software before messages ([`Self::host_send`]).
+    #[inline]
+    pub fn sends(&self, bytes: u64) -> Series {
+        self.works(Crossing::HostSend, bytes, self.profile.host.send_ps)
+    }
+
+    /// The same of the host's software behind messages ([`Self::host_receive`]).
+    #[inline]
+    pub fn receives(&self, bytes: u64) -> Series {
+        self.works(Crossing::HostReceive, bytes, self.profile.host.receive_ps)
     }
 
     /// Lets the host do the next piece of a series. Returns when it is done.
@@ -370,6 +421,33 @@ impl HostInterface {
     }
 
     /// All of it at once.
+    /// Lets a machine take packets of `bytes` one behind the other, as [`Self::pass`] lets it take each, but for what machine and ledger
+    /// are told by [`Self::enter_passes`].
+    #[inline]
+    pub fn passes(&self, machine: &Machine, passing: Passing, bytes: u64) -> Passes {
+        let Machine { resource, cycles, before, pace, closing } = *machine;
+        let is_whole = passing == Passing::StoreAndForward || !self.ledger.is_on();
+        let words = bytes.div_ceil(WORD_BYTES);
+        let all = pace.times(words);
+        let span = if is_whole { self.profile.ni.span(cycles, words) } else { before + all + closing };
+        Passes {
+            is_whole,
+            has_words: words > 0,
+            before,
+            all,
+            pace,
+            closing,
+            busy_until: resource.busy_until(),
+            series: self.ledger.series(Crossing::NiCycles, Cost::once(bytes, span)),
+        }
+    }
+
+    /// Enters packets that a machine has taken one behind the other.
+    pub fn enter_passes(&mut self, machine: &mut Machine, passes: &Passes) {
+        machine.rest_until(passes.busy_until);
+        self.ledger.enter(&passes.series);
+    }
+
     #[inline(never)]
     fn pass_whole(&mut self, machine: &mut Machine, ready: Time, bytes: u64) -> Passed {
         let stage = self.work(machine, ready, bytes);

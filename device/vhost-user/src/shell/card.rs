@@ -14,6 +14,7 @@ use niclab_model::nic::fault_injector::{FaultInjector, FaultyNic};
 use niclab_model::nic::frame::SharedFrame;
 use niclab_model::nic::parcel::Parcel;
 use niclab_model::nic::registry::AnyNic;
+use niclab_model::nic::series::{Series, Way};
 use niclab_model::nic::unkind::{Unkind, UnkindNic};
 use niclab_model::nic::{
     DescriptorQueue, FrameBytes, HostRange, HostRanges, Input, Nic, Observed, Output, ShellCounts,
@@ -71,6 +72,8 @@ pub struct CardCounts {
     pub launches: Vec<u64>,
     /// Frames of the model that went the short way ([`super::world`]).
     pub short_way: u64,
+    /// Of these, those that went as a series.
+    pub series: u64,
     /// Control requests that the shell itself refused.
     pub control_refused: u64,
     /// How often wall time decided in which order the node did things: see [`Card::store`].
@@ -244,7 +247,7 @@ impl Card {
     /// All that the card is, but for how many messages took which way, to hold two against one another.
     #[cfg(test)]
     pub fn whole(&mut self) -> String {
-        let short_way = std::mem::take(&mut self.counts.short_way);
+        let ways = [&mut self.counts.short_way, &mut self.counts.series].map(std::mem::take);
         let Self { nic, counts, open, last_sender, work_seen, acted, went_on, events, .. } = &*self;
         let model = nic.whole().map_or_else(String::new, |whole| format!("{whole:#?}"));
         let ports: Vec<u64> = (0..self.ports()).map(|port| nic.delivered(port)).collect();
@@ -252,7 +255,7 @@ impl Card {
             (nic.ledger(), nic.statistics(&self.shell_counts()), nic.counters(), nic.unordered(), ports);
         let own = (counts, open, last_sender, work_seen, acted, went_on, events, self.is_stalled);
         let whole = format!("{model}\n{seen:#?}\n{own:#?}");
-        self.counts.short_way = short_way;
+        [self.counts.short_way, self.counts.series] = ways;
         whole
     }
 
@@ -291,6 +294,68 @@ impl Card {
         let is_in_order = received == Some(self.nic.delivered(store.port) as u32) && self.open_ports == 1;
         self.counts.unordered += u64::from(!is_in_order);
         self.nic.handle(bus.clock(), Input::PageStore(store), bus);
+    }
+
+    /// Whether the card sends and takes series: its driver is held to no rules, by which each store is looked at, and it never goes on by
+    /// itself.
+    #[inline]
+    pub fn takes_series(&self) -> bool {
+        self.rules.is_none() && self.went_on == Time::ZERO
+    }
+
+    /// Takes launches that ask for the same by `way` out of their page. False when none is taken: where the program told something by a
+    /// register before one of them, that comes before it.
+    #[inline]
+    pub fn take_series(&mut self, code: u32, way: Way, series: &mut Series) -> bool {
+        let port = way.port;
+        series.begin(way);
+        let in_order = self.pages.copy_series(code, self.nic.delivered(port) as u32, series);
+        // Behind the launches: what was stored before one of them is seen.
+        if series.is_empty() || self.pages.has_registers(port) {
+            return false;
+        }
+        let count = series.len() as u64;
+        self.pages.pass_over(port, series.len());
+        if let Some(launches) = self.counts.launches.get_mut(port as usize) {
+            *launches += count;
+        }
+        self.counts.doorbells_spared += if self.is_polled { count } else { 0 };
+        self.counts.unordered += if self.open_ports == 1 { count - in_order } else { count };
+        true
+    }
+
+    /// Feeds them to the model: as [`Card::store`] does with each.
+    #[inline]
+    pub fn launch_series(&mut self, series: &mut Series, bus: &mut NodeBus) {
+        if let Some(nic) = self.nic.in_series() {
+            nic.launch(series, bus);
+        }
+        self.acts_at(series.fed);
+        let count = series.len() as u64;
+        self.counts.short_way += count;
+        self.counts.series += count;
+        self.counts.traffic.sent_frames += count;
+        self.counts.traffic.sent_bytes += count * series.way.bytes as u64;
+    }
+
+    /// Feeds what has come of a series to the model, and does the stores.
+    #[inline]
+    pub fn arrive_series(&mut self, series: &mut Series, bus: &mut NodeBus, latest: &mut Time) {
+        let bytes = series.way.bytes;
+        for member in series.members() {
+            self.note_arrival(member.passage.tail, bytes, series.last);
+        }
+        let Self { nic, memory, counts, is_running, .. } = self;
+        if let Some(nic) = nic.in_series() {
+            nic.arrive(series, bus);
+        }
+        for member in series.members() {
+            *latest = member.at.max(*latest);
+            let words = member.words.get(..series.stored_words).unwrap_or_default();
+            if *is_running && memory.store_words(member.address, words).is_err() {
+                violation(&mut counts.violations, "dma_outside_memory");
+            }
+        }
     }
 
     /// Feeds a frame to the model, at its arrival.

@@ -15,6 +15,7 @@ use std::time::Duration;
 use niclab_model::fabric::ethernet::Concern;
 use niclab_model::nic::fault_injector::FaultInjector;
 use niclab_model::nic::frame::SharedFrame;
+use niclab_model::nic::series::Series;
 use niclab_model::nic::unkind::Unkind;
 use niclab_model::nic::{DescriptorQueue, FrameBytes, Input, Output};
 use niclab_model::platform::ledger::Ledger;
@@ -85,6 +86,8 @@ pub struct Common {
     lends_nothing: bool,
     /// What was lent last.
     loan: Option<Loan>,
+    /// Where launches are collected that are carried together.
+    series: Series,
 }
 
 /// A frame that a card sends, and the message that it carries.
@@ -131,6 +134,7 @@ impl Common {
             lends: false,
             lends_nothing: false,
             loan: None,
+            series: Series::default(),
         }
     }
 }
@@ -329,6 +333,12 @@ impl World<'_> {
             if taken >= most {
                 break;
             }
+            let together = self.take_series(node, port, most - taken, &mut way);
+            if together > 0 {
+                taken += together;
+                continue;
+            }
+            let Some(card) = self.nodes.card_mut(node) else { break };
             let Some(launch) = card.take(port) else { break };
             let has_registers = card.has_registers(port);
             // What the program told before this launch comes before it.

@@ -1,6 +1,8 @@
 //! The completer: RX machine, port authorization table, FIFO RAM, Store machine (section 3.2), and the slices of the
 //! receive queues (section 3.4).
 
+mod series;
+
 use alloc::vec;
 use alloc::vec::Vec;
 

@@ -8,6 +8,7 @@
 //! general way is taken, which gets the same out of the same outbox. `tests` holds one world that has the short way against one that
 //! has not.
 
+mod series;
 #[cfg(test)]
 mod tests;
 
