@@ -239,7 +239,10 @@ impl<C: Counting> Effects<C> {
     /// copied.
     #[inline]
     pub fn on_series(&mut self, count: usize, copied_bytes: u64) {
-        debug_assert!(self.prices.checked_bytes_in_unit == u64::MAX, "what is checked is counted by its bytes");
+        debug_assert!(
+            self.prices.checked_bytes_in_unit == u64::MAX,
+            "what is checked is counted by its bytes"
+        );
         let each = self.prices.input + self.prices.output + (copied_bytes >> self.copied_shift);
         self.spent += count as u64 * each;
     }

@@ -255,11 +255,17 @@ pub struct Series {
     cost: Cost,
     is_on: bool,
     crossed: u64,
-    price_ps: u64,
+    /// What the prices are together beside as many times [`Series::price`]; it wraps.
+    price_beside_ps: u64,
     waited_ps: u64,
 }
 
 impl Series {
+    /// What each costs that keeps its place busy as long as the others, before the end of model time.
+    const fn price(&self) -> u64 {
+        self.cost.occupancy.as_ps().wrapping_add(self.cost.latency.as_ps())
+    }
+
     /// Lets the next one that is ready at `ready` cross a place that is busy until `busy_until`, as soon as that is free.
     #[inline(always)]
     pub fn cross(&mut self, busy_until: &mut Time, ready: Time) -> Stage {
@@ -274,13 +280,32 @@ impl Series {
             return Stage { crossing, start: ready, released: ready, end: ready };
         }
         let start = ready.max(*busy_until);
+        let released = start.as_ps().checked_add(occupancy.as_ps());
+        let end = released.and_then(|released| released.checked_add(self.cost.latency.as_ps()));
+        let (Some(released), Some(end)) = (released, end) else {
+            return self.cross_at_the_end(busy_until, ready, occupancy);
+        };
+        let (released, end) = (Time::from_ps(released), Time::from_ps(end));
+        *busy_until = released;
+        self.crossed += 1;
+        let beside = occupancy.as_ps().wrapping_sub(self.cost.occupancy.as_ps());
+        self.price_beside_ps = self.price_beside_ps.wrapping_add(beside);
+        self.waited_ps = self.waited_ps.wrapping_add(start.as_ps() - ready.as_ps());
+        Stage { crossing, start, released, end }
+    }
+
+    /// The same where model time stops.
+    #[cold]
+    fn cross_at_the_end(&mut self, busy_until: &mut Time, ready: Time, occupancy: Span) -> Stage {
+        let start = ready.max(*busy_until);
         let released = start + occupancy;
         *busy_until = released;
         let end = released + self.cost.latency;
         self.crossed += 1;
-        self.price_ps = self.price_ps.wrapping_add(end.since(start).as_ps());
+        let beside = end.since(start).as_ps().wrapping_sub(self.price());
+        self.price_beside_ps = self.price_beside_ps.wrapping_add(beside);
         self.waited_ps = self.waited_ps.wrapping_add(start.since(ready).as_ps());
-        Stage { crossing, start, released, end }
+        Stage { crossing: self.crossing, start, released, end }
     }
 }
 
@@ -432,17 +457,17 @@ impl Ledger {
     /// Begins a series of crossings that cost the same.
     #[inline]
     pub const fn series(&self, crossing: Crossing, cost: Cost) -> Series {
-        Series { crossing, cost, is_on: self.is_on, crossed: 0, price_ps: 0, waited_ps: 0 }
+        Series { crossing, cost, is_on: self.is_on, crossed: 0, price_beside_ps: 0, waited_ps: 0 }
     }
 
     /// Enters a series that was begun here.
     #[inline]
     pub fn enter(&mut self, series: &Series) {
-        let &Series { crossing, cost, crossed, price_ps, waited_ps, .. } = series;
+        let &Series { crossing, cost, crossed, price_beside_ps, waited_ps, .. } = series;
         self.lines[crossing as usize].add(&Line {
             count: cost.count.wrapping_mul(crossed),
             bytes: cost.bytes.wrapping_mul(crossed),
-            price_ps,
+            price_ps: series.price().wrapping_mul(crossed).wrapping_add(price_beside_ps),
             waited_ps,
         });
     }
@@ -515,6 +540,33 @@ mod tests {
     }
 
     proptest! {
+        /// Wherever in model time, and where it stops, too.
+        #[test]
+        fn a_series_is_what_each_is_charged_by_itself(
+            is_on in prop::bool::weighted(0.9),
+            (occupancy, latency) in (prop_oneof![3 => 0..2_000_u64, 1 => any::<u64>()], 0..2_000_u64),
+            begin in prop_oneof![Just(0), any::<u64>(), u64::MAX - 20_000..=u64::MAX],
+            crossings in prop::collection::vec((0..3_000_u64, prop::option::of(0..3_000_u64)), 0..20),
+        ) {
+            let (mut one_by_one, mut together) = (Ledger::default(), Ledger::default());
+            one_by_one.set_on(is_on);
+            together.set_on(is_on);
+            let cost = Cost { count: 3, bytes: 7, occupancy: span(occupancy), latency: span(latency) };
+            let mut series = together.series(Crossing::NiCycles, cost);
+            let (mut busy, mut busy_together) = (Time::from_ps(begin), Time::from_ps(begin));
+            let mut ready = Time::from_ps(begin);
+            for (later, longer) in crossings {
+                ready += span(later);
+                let occupancy = longer.map_or(cost.occupancy, |longer| cost.occupancy + span(longer));
+                let cost = Cost { occupancy, ..cost };
+                let stage = one_by_one.charge_at(Crossing::NiCycles, Place::Host, &mut busy, ready, cost);
+                prop_assert_eq!(series.cross_for(&mut busy_together, ready, occupancy), stage);
+                prop_assert_eq!(busy_together, busy);
+            }
+            together.enter(&series);
+            prop_assert_eq!(together, one_by_one);
+        }
+
         #[test]
         fn totals_are_the_sums_of_their_parts(
             transfers in prop::collection::vec(

@@ -1,5 +1,7 @@
 //! One node's cluster function as the shell holds it: the model, and all that the model's inputs and outputs need.
 
+mod series;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,7 +16,6 @@ use niclab_model::nic::fault_injector::{FaultInjector, FaultyNic};
 use niclab_model::nic::frame::SharedFrame;
 use niclab_model::nic::parcel::Parcel;
 use niclab_model::nic::registry::AnyNic;
-use niclab_model::nic::series::{Series, Way};
 use niclab_model::nic::unkind::{Unkind, UnkindNic};
 use niclab_model::nic::{
     DescriptorQueue, FrameBytes, HostRange, HostRanges, Input, Nic, Observed, Output, ShellCounts,
@@ -294,68 +295,6 @@ impl Card {
         let is_in_order = received == Some(self.nic.delivered(store.port) as u32) && self.open_ports == 1;
         self.counts.unordered += u64::from(!is_in_order);
         self.nic.handle(bus.clock(), Input::PageStore(store), bus);
-    }
-
-    /// Whether the card sends and takes series: its driver is held to no rules, by which each store is looked at, and it never goes on by
-    /// itself.
-    #[inline]
-    pub fn takes_series(&self) -> bool {
-        self.rules.is_none() && self.went_on == Time::ZERO
-    }
-
-    /// Takes launches that ask for the same by `way` out of their page. False when none is taken: where the program told something by a
-    /// register before one of them, that comes before it.
-    #[inline]
-    pub fn take_series(&mut self, code: u32, way: Way, series: &mut Series) -> bool {
-        let port = way.port;
-        series.begin(way);
-        let in_order = self.pages.copy_series(code, self.nic.delivered(port) as u32, series);
-        // Behind the launches: what was stored before one of them is seen.
-        if series.is_empty() || self.pages.has_registers(port) {
-            return false;
-        }
-        let count = series.len() as u64;
-        self.pages.pass_over(port, series.len());
-        if let Some(launches) = self.counts.launches.get_mut(port as usize) {
-            *launches += count;
-        }
-        self.counts.doorbells_spared += if self.is_polled { count } else { 0 };
-        self.counts.unordered += if self.open_ports == 1 { count - in_order } else { count };
-        true
-    }
-
-    /// Feeds them to the model: as [`Card::store`] does with each.
-    #[inline]
-    pub fn launch_series(&mut self, series: &mut Series, bus: &mut NodeBus) {
-        if let Some(nic) = self.nic.in_series() {
-            nic.launch(series, bus);
-        }
-        self.acts_at(series.fed);
-        let count = series.len() as u64;
-        self.counts.short_way += count;
-        self.counts.series += count;
-        self.counts.traffic.sent_frames += count;
-        self.counts.traffic.sent_bytes += count * series.way.bytes as u64;
-    }
-
-    /// Feeds what has come of a series to the model, and does the stores.
-    #[inline]
-    pub fn arrive_series(&mut self, series: &mut Series, bus: &mut NodeBus, latest: &mut Time) {
-        let bytes = series.way.bytes;
-        for member in series.members() {
-            self.note_arrival(member.passage.tail, bytes, series.last);
-        }
-        let Self { nic, memory, counts, is_running, .. } = self;
-        if let Some(nic) = nic.in_series() {
-            nic.arrive(series, bus);
-        }
-        for member in series.members() {
-            *latest = member.at.max(*latest);
-            let words = member.words.get(..series.stored_words).unwrap_or_default();
-            if *is_running && memory.store_words(member.address, words).is_err() {
-                violation(&mut counts.violations, "dma_outside_memory");
-            }
-        }
     }
 
     /// Feeds a frame to the model, at its arrival.

@@ -319,7 +319,11 @@ impl Pages {
             }
             let Some(member) = series.place() else { break };
             let places = slot.get(words.clone()).unwrap_or_default();
-            member.words.iter_mut().zip(places).for_each(|(word, place)| *word = load(place, Ordering::Relaxed));
+            member
+                .words
+                .iter_mut()
+                .zip(places)
+                .for_each(|(word, place)| *word = load(place, Ordering::Relaxed));
             let told = slot.get(SLOT_RECEIVED_WORD).map_or(0, |place| load(place, Ordering::Relaxed));
             in_order += u64::from(told & (RECEIVED_KNOWN | u64::from(u32::MAX)) == received);
             sequence = sequence.wrapping_add(1);

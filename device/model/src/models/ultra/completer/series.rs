@@ -71,7 +71,7 @@ impl Completer {
             let stored = stores.pass(received.words);
             self.fifo.leave(index, words, stored.stage.start);
             let come = Passage { head: stored.words.head, tail: stored.stage.end };
-            let ready = effects.interface.earliest(BusTransfer::DmaWrite, come, bytes + WORD_BYTES);
+            let ready = transfers.earliest(come);
 
             let promise = port.queue.promise(1);
             let place = port.queue.store(promise);

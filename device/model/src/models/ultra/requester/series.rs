@@ -64,7 +64,7 @@ impl Requester {
             let room = self.fifo.room_at(index, words, software_done);
             let burst = effects.interface.carry(&mut stores, room);
             let (_, is_line_due) = port.page.count_launch();
-            let load = loads.pass(effects.interface.words_of(BusTransfer::PioWrite, &burst));
+            let load = loads.pass(stores.words_of(&burst));
 
             let opened = window.opened();
             let waited_from = load.words.tail.max(core::mem::replace(&mut port.opened, opened));

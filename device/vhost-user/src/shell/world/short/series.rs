@@ -80,7 +80,10 @@ fn carry(sender: &mut Node, receiver: &mut Node, common: &mut Common) {
     receiver.card.arrive_series(series, &mut receiver.bus, latest);
     let (count, bytes) = (series.len() as u32, series.way.bytes);
     let work = sender.card.take_work() + receiver.card.take_work();
-    debug_assert!(work * WORK_UNIT_NS <= u64::from(WORK_NS * count), "the turn could have been over before the last one");
+    debug_assert!(
+        work * WORK_UNIT_NS <= u64::from(WORK_NS * count),
+        "the turn could have been over before the last one"
+    );
     turn.spend((LAUNCH_NS + frame_ns(bytes)) * count);
     turn.spend_work(work);
     *acts += u64::from(count);
