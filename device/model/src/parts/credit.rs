@@ -278,9 +278,9 @@ impl Grant {
         self.held += 1;
     }
 
-    /// The host gave one slot back.
-    pub fn on_released(&mut self) {
-        self.held = self.held.saturating_sub(1);
+    /// The host gave so many slots back.
+    pub fn on_released(&mut self, slots: u32) {
+        self.held = self.held.saturating_sub(slots);
     }
 
     /// Whether half of the credits came free since the last announcement: then it is time for the next.
@@ -340,9 +340,9 @@ mod tests {
             grant.on_stored();
         }
         assert!(!window.is_open());
-        grant.on_released();
+        grant.on_released(1);
         assert!(!grant.is_announcement_due());
-        grant.on_released();
+        grant.on_released(1);
         assert!(grant.is_announcement_due());
         let (connection, limit) = grant.announce().unwrap();
         assert!(window.on_limit(Time::ZERO, connection, limit, MOST));
@@ -424,7 +424,7 @@ mod tests {
             grant.on_stored();
         }
         assert_eq!((grant.reserved(), grant.announce()), (8, Some((1, 8))));
-        (0..7).for_each(|_| grant.on_released());
+        (0..7).for_each(|_| grant.on_released(1));
         assert_eq!((grant.reserved(), grant.announce()), (2, Some((1, 9))));
     }
 
@@ -528,7 +528,7 @@ mod tests {
         fn release(&mut self) {
             if self.occupied > 0 {
                 self.occupied -= 1;
-                self.grant.on_released();
+                self.grant.on_released(1);
                 if self.grant.is_announcement_due() {
                     self.announce();
                 }

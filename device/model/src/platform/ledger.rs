@@ -279,34 +279,27 @@ impl Series {
         if !self.is_on {
             return Stage { crossing, start: ready, released: ready, end: ready };
         }
+        let latency = self.cost.latency;
         let start = ready.max(*busy_until);
-        let released = start.as_ps().checked_add(occupancy.as_ps());
-        let end = released.and_then(|released| released.checked_add(self.cost.latency.as_ps()));
-        let (Some(released), Some(end)) = (released, end) else {
-            return self.cross_at_the_end(busy_until, ready, occupancy);
-        };
-        let (released, end) = (Time::from_ps(released), Time::from_ps(end));
+        let released = start + occupancy;
         *busy_until = released;
+        let end = released + latency;
+        let mut beside = occupancy.as_ps().wrapping_sub(self.cost.occupancy.as_ps());
+        if end == Time::END {
+            beside = beside.wrapping_sub(cut_off(start, occupancy, latency));
+        }
         self.crossed += 1;
-        let beside = occupancy.as_ps().wrapping_sub(self.cost.occupancy.as_ps());
         self.price_beside_ps = self.price_beside_ps.wrapping_add(beside);
         self.waited_ps = self.waited_ps.wrapping_add(start.as_ps() - ready.as_ps());
         Stage { crossing, start, released, end }
     }
+}
 
-    /// The same where model time stops.
-    #[cold]
-    fn cross_at_the_end(&mut self, busy_until: &mut Time, ready: Time, occupancy: Span) -> Stage {
-        let start = ready.max(*busy_until);
-        let released = start + occupancy;
-        *busy_until = released;
-        let end = released + self.cost.latency;
-        self.crossed += 1;
-        let beside = end.since(start).as_ps().wrapping_sub(self.price());
-        self.price_beside_ps = self.price_beside_ps.wrapping_add(beside);
-        self.waited_ps = self.waited_ps.wrapping_add(start.since(ready).as_ps());
-        Stage { crossing: self.crossing, start, released, end }
-    }
+/// What a crossing that begins at `start` costs less because model time ends.
+#[cold]
+fn cut_off(start: Time, occupancy: Span, latency: Span) -> u64 {
+    let whole = occupancy.as_ps().wrapping_add(latency.as_ps());
+    whole.wrapping_sub(Time::END.since(start).as_ps())
 }
 
 /// Counts, bytes and picoseconds by kind of crossing.

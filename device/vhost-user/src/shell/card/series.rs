@@ -1,6 +1,6 @@
 //! Launches that a card takes together, and messages that come to it so ([`niclab_model::nic::series`]).
 
-use niclab_model::nic::series::{Series, Way};
+use niclab_model::nic::series::{Member, Series, Way};
 use niclab_model::platform::node_bus::NodeBus;
 use niclab_model::time::Time;
 
@@ -51,7 +51,7 @@ impl Card {
 
     /// Feeds what has come of a series to the model, and does the stores.
     #[inline]
-    pub fn arrive_series(&mut self, series: &mut Series, bus: &mut NodeBus, latest: &mut Time) {
+    pub fn arrive_series<'s>(&mut self, series: &'s mut Series, bus: &mut NodeBus, latest: &mut Time) {
         if let Some(last) = series.members().last() {
             // The links keep the order: what is true of the last is true of those before it, but that they are counted, too.
             let (before, bytes) = (series.len() as u64 - 1, series.way.bytes);
@@ -63,10 +63,11 @@ impl Card {
         if let Some(nic) = nic.in_series() {
             nic.arrive(series, bus);
         }
-        for member in series.members() {
-            *latest = member.at.max(*latest);
-            let words = member.words.get(..series.stored_words).unwrap_or_default();
-            if *is_running && memory.store_words(member.address, words).is_err() {
+        *latest = series.members().iter().map(|member| member.at).fold(*latest, Ord::max);
+        if *is_running {
+            let words = |member: &'s Member| member.words.get(..series.stored_words).unwrap_or_default();
+            let stores = series.members().iter().map(|member| (member.address, words(member)));
+            for _ in 0..memory.store_all(stores) {
                 violation(&mut counts.violations, "dma_outside_memory");
             }
         }
