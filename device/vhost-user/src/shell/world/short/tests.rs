@@ -416,7 +416,10 @@ fn stream(messages: u64) -> Vec<Act> {
     ];
     for number in 0..messages / 4 {
         let code = 6 << CODE_LENGTH_SHIFT;
-        acts.push(Act::Launch { node: 0, port: 0, code, payload: number, is_received_known: true, count: 4 });
+        // One does not know what has come to it: who looked first then decides.
+        for (is_received_known, count) in [(number % 3 > 0, 1), (true, 3)] {
+            acts.push(Act::Launch { node: 0, port: 0, code, payload: number, is_received_known, count });
+        }
         acts.push(Act::Serve { node: 0 });
         acts.push(Act::Release { node: 1, port: 0, behind: 0, is_served: true });
     }
@@ -431,6 +434,30 @@ fn a_stream_takes_the_short_way_and_its_credits_too() {
         assert_eq!(series, 4_000, "{}", model.name);
         // Each message, and at least what gives half of 16 credits back.
         assert!(short >= 4_000 + 4_000 / 16, "{}: {short}", model.name);
+    }
+}
+
+#[test]
+fn a_series_ends_where_the_sender_knows_of_no_more_credit() {
+    let code = 6 << CODE_LENGTH_SHIFT;
+    let launch = |count| Act::Launch { node: 0, port: 0, code, payload: 1, is_received_known: true, count };
+    let mut acts = vec![
+        Act::Open { node: 0, port: 0, slices_log: 4, fifo_words: 0 },
+        Act::Open { node: 1, port: 0, slices_log: 5, fifo_words: 0 },
+        Act::Interval { node: 1, port: 0, slices: 4 },
+        Act::Connect { from: (0, 0), to: (1, 0), credits: 8 },
+        launch(6),
+        Act::Serve { node: 0 },
+    ];
+    // What the receiver announces meanwhile is lost.
+    acts.push(Act::Link { node: 0, is_up: false });
+    acts.push(Act::Release { node: 1, port: 0, behind: 0, is_served: true });
+    acts.push(Act::Link { node: 0, is_up: true });
+    acts.extend([launch(6), Act::Serve { node: 0 }]);
+    for model in models() {
+        let config = config(&format!("nodes = 2\nnic.model = \"{}\"", model.name));
+        let [_, series] = hold(&config, &acts).unwrap();
+        assert_eq!(series, 8, "{}", model.name);
     }
 }
 
