@@ -37,8 +37,9 @@ const QUIET: &str = "quiet";
 
 /// The same of a kernel that watches: warnings as well, for what it finds is one, and each as often as it is found. A kernel that is
 /// this slow would take itself for stalled. kmemleak is on only where it is asked for, and KASAN goes silent after its first report
-/// otherwise.
-const WATCHED: &str = "loglevel=5 rcupdate.rcu_cpu_stall_suppress=1 kmemleak=on kasan_multi_shot";
+/// otherwise. Pages that are freed are cleared: a device to which they still belong sees that somebody else stored there.
+const WATCHED: &str =
+    "loglevel=5 rcupdate.rcu_cpu_stall_suppress=1 kmemleak=on kasan_multi_shot init_on_free=1";
 
 /// Leaves niclab's driver out of a guest whose card is another's: its first program reads this (`images/guest/init`). What such a
 /// driver does wrong ends the run and is told, even where the kernel would go on without the program that met it.

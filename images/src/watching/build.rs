@@ -15,7 +15,7 @@ use crate::tree::{Tree, link_tools};
 use crate::unpack::unpack;
 
 /// Change it when the code below changes what is built.
-pub(super) const RECIPE: &str = "watching 1";
+pub(super) const RECIPE: &str = "watching 2";
 
 /// What the build needs beside the source, and guests later: busybox and the C and C++ libraries.
 pub(super) const PACKAGES: [&str; 20] = [
@@ -45,6 +45,12 @@ pub(super) const PACKAGES: [&str; 20] = [
 const SOURCE: &str = "kernel-source";
 const OUTPUT: &str = "kernel-build";
 const OPTIONS: &str = "kernel.config";
+/// What the kernel exports, by which a build of modules knows that they can be loaded.
+const SYMBOLS: &str = "Module.symvers";
+
+/// A kernel that is entered by PVH, as QEMU does it without a BIOS, carries these files out before KASAN has any shadow memory
+/// (`xen_prepare_pvh`, and `memcmp` for it): with checks in them it would end there, without a word.
+const BEFORE_KASAN: [&str; 2] = ["KASAN_SANITIZE_enlighten.o=n", "KASAN_SANITIZE_string.o=n"];
 
 /// Lines of the compiler's that are shown.
 const MOST_LINES: usize = 60;
@@ -161,13 +167,18 @@ impl Kernel<'_> {
         // No file says who built it where and when.
         let same = ["KBUILD_BUILD_USER=niclab", "KBUILD_BUILD_HOST=niclab", "KBUILD_BUILD_TIMESTAMP=@0"];
         let target = format!("/{OUTPUT}");
-        self.make(&[&["-C", &target, &jobs], same.as_slice(), &["vmlinux", "modules_prepare"]].concat())
+        let arguments =
+            [&["-C", &target, &jobs], same.as_slice(), &BEFORE_KASAN, &["vmlinux", "modules_prepare"]];
+        self.make(&arguments.concat())
     }
 
     /// Moves what is needed later to where it belongs, and removes the rest. Returns the kernel's release.
     fn keep(&self) -> Result<String, ImageError> {
         (self.detail)("keeping what modules are built against");
         let output = self.root.join(OUTPUT);
+        // Of a kernel without modules of its own these are all symbols that there are.
+        let (from, to) = (output.join("vmlinux.symvers"), output.join(SYMBOLS));
+        fs::copy(&from, &to).at("copy", &from)?;
         let release_file = output.join("include/config/kernel.release");
         let release = fs::read_to_string(&release_file).at("read", &release_file)?.trim().to_owned();
         let modules = self.root.join("usr/lib/modules").join(&release);
@@ -177,8 +188,11 @@ impl Kernel<'_> {
         let script =
             "KBUILD_RUN_COMMAND=+$(srctree)/scripts/package/install-extmod-build ".to_owned() + &headers;
         self.make(&["-s", "-C", &format!("/{OUTPUT}"), &script, "run-command"])?;
-        let config = self.root.join(headers.trim_start_matches('/')).join(".config");
-        fs::copy(output.join(".config"), &config).at("copy", &config)?;
+        let headers = self.root.join(headers.trim_start_matches('/'));
+        for file in [".config", SYMBOLS] {
+            let (from, to) = (output.join(file), headers.join(file));
+            fs::copy(&from, &to).at("copy", &from)?;
+        }
         let (from, to) = (output.join("modules.builtin"), modules.join("modules.builtin"));
         fs::rename(&from, &to).at("move", &from)?;
         let dependencies = modules.join("modules.dep");

@@ -19,6 +19,10 @@ const MAX_AT_LIMIT: u32 = 2;
 /// Ticks for which something is kept back, at the most.
 const MAX_TICKS: u32 = 8;
 
+/// Of late answers that many in [`MAX_TICKS`] come so late that a driver which has less patience than it must have gives up.
+const IMPATIENT: u32 = 2;
+const IMPATIENT_AFTER: Duration = Duration::from_millis(150);
+
 /// How late the magic word is: mostly, in steps of [`MAGIC_STEP`], and at the latest.
 const MAGIC_WAYS: u32 = 32;
 const MAGIC_STEP: Duration = Duration::from_millis(1);
@@ -148,7 +152,12 @@ impl Manners {
             return Some(When::At(Instant::now() + Duration::from_millis(AT_LIMIT_MS.into())));
         }
         if let Some(ticks) = self.draw(Kind::ReplyLate, MAX_TICKS) {
-            return Some(When::Ticks(1 + ticks));
+            let is_long = ticks >= MAX_TICKS - IMPATIENT;
+            return Some(if is_long {
+                When::At(Instant::now() + IMPATIENT_AFTER)
+            } else {
+                When::Ticks(1 + ticks)
+            });
         }
         if !self.replies.is_empty() {
             self.dice.count(Kind::ReplyReordered);

@@ -176,9 +176,10 @@ impl Port {
         if self.misnumbered == Some(expected) {
             return;
         }
-        let next = expected.wrapping_add(1);
-        // This one first: if it is there, then the one before it was stored earlier.
-        let is_next_there = pages.sequence_in_slot_of(self.number, next) == next;
+        // These first: if one is there, then the launches before it were stored earlier.
+        let later = (1..SLOTS)
+            .map(|ahead| expected.wrapping_add(ahead))
+            .find(|later| pages.sequence_in_slot_of(self.number, *later) == *later);
         let found = pages.sequence_in_slot_of(self.number, expected);
         let last = if self.taken >= u64::from(SLOTS) { expected.wrapping_sub(SLOTS) } else { 0 };
         if found == expected {
@@ -192,8 +193,8 @@ impl Port {
         } else if found != last {
             let seen = format_args!("number {found} stands in the slot of launch {expected}");
             book.broken("launch-number", port, seen);
-        } else if is_next_there {
-            let seen = format_args!("launch {next} is there, and launch {expected} is not");
+        } else if let Some(later) = later {
+            let seen = format_args!("launch {later} is there, and launch {expected} is not");
             book.broken("launch-number", port, seen);
         } else {
             return;

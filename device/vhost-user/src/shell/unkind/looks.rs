@@ -9,8 +9,15 @@ use crate::shell::card::Card;
 use crate::shell::manners::Manners;
 use crate::shell::world::{Found, World};
 
-/// Looks for which a card stays awake after a doorbell, at the most.
+/// Looks for which a card stays awake after a doorbell, at the most; mostly.
 const MAX_LOOKS: u32 = 12;
+
+/// One time in so many it stays awake for longer by [`LONGER`]: for as long as a program takes to launch many times, so that there is
+/// no step of a launch, however short, at which no look ever falls.
+const LONG_ONE_IN: u32 = 8;
+
+/// See [`LONG_ONE_IN`]. All looks of a card together are bounded by its doorbells, a guest cannot make one longer.
+const LONGER: u32 = 128;
 
 /// Most slots of a port that a look takes which leaves some.
 const MAX_SLOTS: u32 = 4;
@@ -26,7 +33,11 @@ impl Manners {
     /// How many looks the card takes yet, this one not included; whether it has looked before.
     fn looks_left(&mut self) -> (u32, bool) {
         if !self.looks.is_on {
-            self.looks.left = self.dice.draw(Kind::DoorbellChanged, MAX_LOOKS).map_or(0, |looks| 1 + looks);
+            let drawn = self.dice.draw(Kind::DoorbellChanged, MAX_LOOKS * LONG_ONE_IN);
+            self.looks.left = drawn.map_or(0, |drawn| {
+                let looks = 1 + drawn % MAX_LOOKS;
+                if drawn < MAX_LOOKS { looks * LONGER } else { looks }
+            });
         }
         (self.looks.left, std::mem::replace(&mut self.looks.is_on, true))
     }

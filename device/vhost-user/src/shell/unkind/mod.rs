@@ -3,8 +3,8 @@
 //! effects are subject to stands in [`niclab_model::nic::unkind`].
 //!
 //! Whatever is kept back is bound to come: after so many things that anybody did ([`Card::mind`], a tick for each), or when nobody has
-//! done anything for [`patience::QUIET`]. Counts decide, and wall time where nothing happens alone; but for answers just before the
-//! limit and the magic word, whose limits are of wall time themselves. What is kept is bounded: a reply for each request that is
+//! done anything for [`patience::QUIET`]. Counts decide, and wall time where nothing happens alone; but for very late answers
+//! and the magic word, whose limits are of wall time themselves. What is kept is bounded: a reply for each request that is
 //! under way, of which a driver has no more than its queue has descriptors, and one promise of an interrupt for each queue.
 
 mod looks;

@@ -139,6 +139,12 @@ fn skip_a_number() -> (Lab, Vec<Arc<ClusterGuest>>) {
     with(scene)
 }
 
+fn use_up_eight_numbers() -> (Lab, Vec<Arc<ClusterGuest>>) {
+    let scene = Scene::new();
+    store(&scene.slot(8)[SLOT_LAUNCH_WORD], launch_word(64, 9));
+    with(scene)
+}
+
 fn change_a_slot() -> (Lab, Vec<Arc<ClusterGuest>>) {
     let mut scene = Scene::new();
     scene.send();
@@ -379,6 +385,7 @@ const BREAKS: &[(&str, Break)] = &[
     ("doorbell-unwanted", ring_in_vain),
     ("slot-free", overwrite_a_slot),
     ("launch-number", skip_a_number),
+    ("launch-number", use_up_eight_numbers),
     ("slot-unchanged", change_a_slot),
     ("launch-code", launch_with_reserved_bits),
     ("release-number", release_what_never_came),
