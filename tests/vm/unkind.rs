@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use niclab_tests::{Niclab, Outcome};
 
 /// Ends that sleep, so that interrupts and events matter, and ends that poll; niclab-perf compares what arrives with what was sent.
-const SHORT: &str = "niclab-perf pingpong --poll block -n 30 -w 2 && niclab-perf stream -s 48 -n 80 -w 2";
+const SHORT: &str = "niclab-perf pingpong --poll block -n 20 -w 2 && niclab-perf stream -s 48 -n 50 -w 2";
 
 /// The kinds that happened at any node of a run that went well.
 fn kinds(outcome: Outcome, what: &str) -> BTreeSet<String> {
+    println!("{what}: {:?}", outcome.took);
     let outcome = outcome.success();
     assert!(!outcome.stderr.contains("broken rule"), "{what}: {outcome}");
     let report = outcome.json();
@@ -21,6 +22,16 @@ fn kinds(outcome: Outcome, what: &str) -> BTreeSet<String> {
         );
     }
     kinds
+}
+
+/// The kinds that happened in runs with these seeds, at the same time: most of each is waiting for what is late.
+fn at_once(seeds: &[u64], run: impl Fn(u64) -> BTreeSet<String> + Sync) -> BTreeSet<String> {
+    std::thread::scope(|scope| {
+        let runs: Vec<_> = seeds.iter().map(|seed| scope.spawn(|| run(*seed))).collect();
+        let ends =
+            runs.into_iter().map(|run| run.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        ends.flatten().collect()
+    })
 }
 
 /// Kinds that this many requests, messages and interrupts meet, whatever the guests' speed. What happens while a driver begins is not in the
@@ -44,19 +55,15 @@ const KINDS: [&str; 12] = [
 #[test]
 fn the_own_driver_serves_unkind_cards_of_every_model() {
     let mut met = BTreeSet::new();
-    for (model, seeds) in [
-        ("ultra", ["1", "2"]),
-        ("mailbox", ["2", "25"]),
-        ("match", ["2", "25"]),
-        ("grim", ["2", "25"]),
-        ("inic", ["2", "25"]),
-    ] {
-        for seed in seeds {
-            let niclab = Niclab::new();
-            let run = ["run", "--nic", model, "--unkind", seed, "--rules", "fail", "--report", "json"];
+    let runs: [(&str, &[u64]); 5] =
+        [("ultra", &[1, 2]), ("mailbox", &[2]), ("match", &[2, 25]), ("grim", &[2, 25]), ("inic", &[2, 25])];
+    for (model, seeds) in runs {
+        met.extend(at_once(seeds, |seed| {
+            let (niclab, number) = (Niclab::new(), seed.to_string());
+            let run = ["run", "--nic", model, "--unkind", &number, "--rules", "fail", "--report", "json"];
             let outcome = niclab.run(run.iter().chain(&["--", "sh", "-c", SHORT]));
-            met.extend(kinds(outcome, &format!("{model}, seed {seed}")));
-        }
+            kinds(outcome, &format!("{model}, seed {seed}"))
+        }));
     }
     for kind in KINDS {
         assert!(met.contains(kind), "{kind} never happened: {met:?}");
@@ -69,8 +76,7 @@ fn the_own_driver_serves_unkind_cards_of_every_model() {
 fn rings_are_fed_behind_the_interrupts_of_an_unkind_card() {
     let script =
         "niclab-perf pingpong --poll block -n 30 -w 2 && niclab-perf stream -s 60000 -n 40 -w 2 --poll block";
-    let mut met = BTreeSet::new();
-    for seed in [2, 25] {
+    let met = at_once(&[2, 25], |seed| {
         let niclab = Niclab::new();
         let cluster = format!(
             "nodes = 2\nunkind = {seed}\nrules = \"fail\"\n[nic]\nmodel = \"gamma\"\n\
@@ -79,8 +85,8 @@ fn rings_are_fed_behind_the_interrupts_of_an_unkind_card() {
         std::fs::write(niclab.folder().join("gamma.toml"), cluster).expect("a cluster file");
         let outcome =
             niclab.run(["run", "--cluster", "gamma.toml", "--report", "json", "--", "sh", "-c", script]);
-        met.extend(kinds(outcome, &format!("gamma, seed {seed}")));
-    }
+        kinds(outcome, &format!("gamma, seed {seed}"))
+    });
     for kind in ["event_late", "event_merged", "interrupt_late", "interrupt_shared", "interrupt_spurious"] {
         assert!(met.contains(kind), "{kind} never happened: {met:?}");
     }
