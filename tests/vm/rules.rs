@@ -90,11 +90,22 @@ fn who_breaks_a_rule_is_named_with_function_file_and_line_of_the_driver() {
         ["run", "--rules", "stop", "--driver", &driver, "--driver", &crate::own_driver::example_on("node1")];
     let write = "[ $NICLAB_RANK = 1 ] || echo hello >/dev/example; sleep 1000";
     let mut run = niclab.start(run.iter().chain(&["--", "sh", "-c", write]));
-    run.wait_for_line("node0 broke the rule release-number and is stopped there");
+    let told = run.wait_for_line("node0 broke the rule release-number and is stopped there");
     let line = run.wait_for_line("broken rule release-number");
     // By then it may be on its way from one line of it to another, and in what the compiler put into it.
     assert!(line.contains("stopped a moment later, processor 0 near release_what_never_came+0x"), "{line}");
     assert!(line.contains(&format!("{}/example.c:", folder.path().display())), "{line}");
+    // What was told is how it is done: though the guest stands still, and a run has nobody who would ask it anything.
+    let name = told.split("`niclab debug --name ").nth(1).and_then(|rest| rest.split(' ').next());
+    let debug = ["debug", "--name", name.expect("how to go on"), "node0", "--", "-batch"];
+    let debugged = niclab.run(debug.iter().chain(&["-ex", "info symbol $pc"]));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    if std::env::split_paths(&path).any(|folder| folder.join("gdb").is_file()) {
+        let debugged = debugged.success();
+        assert!(debugged.stdout.contains("release_what_never_came"), "{debugged}");
+    } else {
+        assert!(debugged.stderr.contains("install the package gdb"), "{debugged}");
+    }
     run.signal(libc::SIGINT);
     assert_eq!(run.finish().code(), 130);
     assert!(niclab.processes().is_empty(), "{:#?}", niclab.processes());
