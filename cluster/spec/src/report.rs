@@ -250,8 +250,8 @@ pub struct NodeFigures {
     /// Rounds of polling that looked at this node. They cost wall time only.
     pub polls: u64,
     /// Frames that this node's NIC sent and that the daemon carried by a shorter way than the general one, of `cluster.sent_frames`:
-    /// `unencoded`, as words that nobody encoded, from page to memory in one pass; `lent`, with data that stays in the sender's
-    /// memory until it is copied once. And of `ethernet.sent_frames`: `ethernet_series`, equal frames that were priced together. All give the
+    /// `unencoded`, as words that nobody encoded, from page to memory in one pass; `message_series`, which of these were priced together,
+    /// because their launches asked for the same; `lent`, with data that stays in the sender's memory until it is copied once. And of `ethernet.sent_frames`: `ethernet_series`, equal frames that were priced together. All give the
     /// same counts and model time; they cost less wall time. Live only.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub shortcuts: BTreeMap<String, u64>,

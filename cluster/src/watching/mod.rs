@@ -25,6 +25,9 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// The kind of finding that says that a watcher was off.
 const NOT_WATCHING: &str = "not-watching";
 
+/// Where a module's build finds the kernel's headers.
+const KERNEL_HEADERS: &str = "/usr/lib/modules/";
+
 /// Lines of a finding that are printed; the report has the rest.
 const SHOWN_LINES: usize = 48;
 
@@ -119,7 +122,9 @@ fn place(finding: &mut KernelFinding, drivers: &[Option<&DriverModule>]) {
             .and_then(|frame| Some(frame.split_once("+0x")?.0.to_owned()));
         let places =
             Cache::locate().map_or_else(|_| Vec::new(), |cache| niclab_images::places(&cache, driver, line));
-        let Some(place) = places.first() else { return };
+        // What stands in the kernel's headers is called by a line of the driver's, which is the one to look at.
+        let is_drivers = |place: &&niclab_images::Place| !place.at.starts_with(KERNEL_HEADERS);
+        let Some(place) = places.iter().find(is_drivers).or_else(|| places.first()) else { return };
         finding.function = Some(place.function.clone());
         let (file, number) = place.at.rsplit_once(':').unwrap_or((&place.at, ""));
         finding.file = Some(file.to_owned());

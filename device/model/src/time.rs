@@ -30,6 +30,9 @@ impl Time {
     /// The beginning.
     pub const ZERO: Self = Self(0);
 
+    /// Where model time stops.
+    pub const END: Self = Self(u64::MAX);
+
     /// The instant `ps` picoseconds after the beginning.
     pub const fn from_ps(ps: u64) -> Self {
         Self(ps)

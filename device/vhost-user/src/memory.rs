@@ -131,6 +131,39 @@ impl DmaMemory {
         Ok(())
     }
 
+    /// Stores words at many places that lie near one another, each as [`DmaMemory::store_words`] does. Returns how many of the stores were
+    /// refused.
+    #[inline]
+    pub fn store_all<'w>(&self, stores: impl Iterator<Item = (u64, &'w [u64])>) -> u64 {
+        let mut refused = 0;
+        // All words of the region that was stored into last, from where on.
+        let mut near: (u64, &[AtomicU64]) = (0, &[]);
+        for (address, words) in stores {
+            let first = address.wrapping_sub(near.0);
+            let index = usize::try_from(first / 8).unwrap_or(usize::MAX);
+            let places = near.1.get(index..index.saturating_add(words.len()));
+            if first % 8 == 0
+                && let Some(places) = places
+            {
+                places
+                    .iter()
+                    .zip(words)
+                    .for_each(|(place, word)| place.store(word.to_le(), Ordering::Release));
+                continue;
+            }
+            refused += u64::from(self.store_words(address, words).is_err());
+            near = self.words_around(address).unwrap_or(near);
+        }
+        refused
+    }
+
+    /// The region around an address, as words.
+    fn words_around(&self, address: u64) -> Option<(u64, &[AtomicU64])> {
+        let is_it = |region: &&Region| address.wrapping_sub(region.start) < region.bytes;
+        let &Region { start, bytes, .. } = self.regions.iter().find(is_it)?;
+        Some((start, self.atomics(start, usize::try_from(bytes / 8).ok()?).ok()?))
+    }
+
     /// Stores `bytes` into `ranges`, one behind the other, as far as there are bytes and room. Nothing is stored when any of
     /// the ranges is refused.
     ///
@@ -267,6 +300,28 @@ mod tests {
         .unwrap();
         let memory = DmaMemory::new(&table, None);
         (table, memory)
+    }
+
+    #[test]
+    fn stores_near_one_another_are_done_and_refused_as_each_by_itself() {
+        let ranges =
+            [(GuestAddress(0), 0x1000), (GuestAddress(0x1000), 0x1000), (GuestAddress(0x1_0000), 0x1000)];
+        let [one_by_one, together] = [(); 2].map(|()| GuestMemoryMmap::from_ranges(&ranges).unwrap());
+        let addresses =
+            [0, 0x40, 0xff8, 0x1000, 0x43, 0x1ff8, 0x2000, 0x1_0000, 0x1_0ff0, u64::MAX - 7, 8, 0x8000];
+        let words: Vec<[u64; 2]> = (1..).map(|word| [word, !word]).take(addresses.len()).collect();
+        let stores = || addresses.iter().zip(&words).map(|(address, words)| (*address, words.as_slice()));
+        let memory = DmaMemory::new(&one_by_one, None);
+        let refused =
+            stores().filter(|(address, words)| memory.store_words(*address, words).is_err()).count();
+        assert_eq!(DmaMemory::new(&together, None).store_all(stores()), refused as u64);
+        assert!((1..addresses.len()).contains(&refused));
+        for (address, bytes) in ranges {
+            let [mut here, mut there] = [vec![0; bytes], vec![0; bytes]];
+            one_by_one.read_slice(&mut here, address).unwrap();
+            together.read_slice(&mut there, address).unwrap();
+            assert!(here == there, "{address:?}");
+        }
     }
 
     #[test]

@@ -407,9 +407,11 @@ fn node_figures(world: &World<'_>, number: usize, name: &str) -> NodeFigures {
     }
     if let Some(node) = world.nodes.get(number) {
         figures.link_events = link_events(node.port.counters());
-        figures
-            .shortcuts
-            .append(&mut named([("unencoded", node.card.counts.short_way), ("lent", node.lent_frames)]));
+        figures.shortcuts.append(&mut named([
+            ("unencoded", node.card.counts.short_way),
+            ("message_series", node.card.counts.series),
+            ("lent", node.lent_frames),
+        ]));
     }
     figures
 }

@@ -66,9 +66,10 @@ impl Page for AtomicPage<'_> {
     ) {
         let (slots, _) = self.requester.as_chunks::<SLOT_WORDS>();
         let Some(slot) = slots.get(slot as usize) else { return };
-        for (word, value) in slot[begin.min(SLOT_RECEIVED_WORD)..SLOT_RECEIVED_WORD].iter().zip(words) {
-            store(word, value);
-        }
+        let mut places = slot[begin.min(SLOT_RECEIVED_WORD)..SLOT_RECEIVED_WORD].iter();
+        // Payload and tag are one iterator behind the other: each is gone through by itself.
+        let mut words = words;
+        let _ = words.try_for_each(|value| places.next().map(|place| store(place, value)));
         store(&slot[SLOT_RECEIVED_WORD], received);
         store_fence();
         store(&slot[SLOT_LAUNCH_WORD], launch_word);

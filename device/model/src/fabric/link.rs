@@ -162,6 +162,16 @@ impl Link {
         self.is_up() && !self.is_faulty && bytes <= self.config.mtu_bytes as usize + HEADER_BYTES
     }
 
+    /// How many frames from the switch find room to wait, however little of those that wait there leave meanwhile.
+    pub(super) fn room_to_node(&self) -> usize {
+        let waiting = self.to_node.waiting.len();
+        if self.config.queue_frames == 0 {
+            usize::MAX
+        } else {
+            (self.config.queue_frames as usize).saturating_sub(waiting)
+        }
+    }
+
     /// What it was made with.
     pub(super) const fn config(&self) -> &LinkConfig {
         &self.config
@@ -357,9 +367,9 @@ impl<'a> LinkSeries<'a> {
         self.serialization
     }
 
-    /// The next frame passes: when its first and its last bit are there. None where the queue is full.
+    /// The next frame passes. None where the queue is full.
     #[inline(always)]
-    pub(super) fn pass(&mut self, ready: Passage) -> Option<Passage> {
+    pub(super) fn pass(&mut self, ready: Passage) -> Option<Arrival> {
         self.came += 1;
         if self.queue_frames.is_some_and(|most| self.direction.is_full(ready.head, most)) {
             self.dropped += 1;
@@ -372,7 +382,8 @@ impl<'a> LinkSeries<'a> {
         if self.queue_frames.is_some() && stage.start > ready.head {
             self.direction.waiting.push_back(stage.start);
         }
-        Some(Passage { head: stage.start + self.latency, tail: stage.end })
+        let held = Span::from_ps(occupancy.as_ps() - self.serialization.as_ps());
+        Some(Arrival { head: stage.start + self.latency, tail: stage.end, held, corrupt: None })
     }
 
     /// All have passed: enters them.

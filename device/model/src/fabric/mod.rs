@@ -349,12 +349,18 @@ impl Switching {
         }
     }
 
+    /// Bytes on the wire of a frame of `bytes`, which may have routing of its own.
+    #[inline]
+    const fn on_wire(&self, bytes: usize, is_routed: bool) -> usize {
+        let off_wire = if is_routed && self.routing.is_some() { HEADER_BYTES } else { 0 };
+        bytes.saturating_sub(off_wire)
+    }
+
     /// The same from one port to another, over links that are not faulty: it arrives once, or not at all.
     #[inline]
     pub fn pass_unencoded(&self, from: &mut Port, to: &mut Port, frame: &Unencoded) -> Option<Passage> {
         let &Unencoded { ready, is_routed, bytes, message, .. } = frame;
-        let off_wire = if is_routed && self.routing.is_some() { HEADER_BYTES } else { 0 };
-        let bytes = bytes.saturating_sub(off_wire);
+        let bytes = self.on_wire(bytes, is_routed);
         let Port { link, counters, ledger } = from;
         counters.frames_in += 1;
         counters.bytes_in += bytes as u64;

@@ -66,6 +66,52 @@ impl Switching {
         last: Option<TraceTag>,
     ) {
         let Some((near, far)) = ports.pair(from, to) else { return };
+        let arrive = |frame: &mut SeriesFrame, arrived: Option<Passage>| {
+            frame.at = arrived.map(|passage| passage.tail);
+        };
+        self.cross_all(near, far, bytes, frames, |frame| frame.at.map(Passage::from), arrive, last);
+    }
+
+    /// How many parcels of `bytes` cross from one port to another as a series, and all arrive: none where links are faulty, down, or too
+    /// narrow for it, and where stages are kept.
+    pub fn parcels_in_series(&self, from: &Port, to: &Port, (bytes, is_routed): (usize, bool)) -> usize {
+        let bytes = self.on_wire(bytes, is_routed);
+        if from.takes_series(bytes) && to.takes_series(bytes) { to.link.room_to_node() } else { 0 }
+    }
+
+    /// [`Switching::pass_unencoded`] of parcels of `bytes` one behind the other ([`Switching::parcels_in_series`]). Each says by `passage`
+    /// when it is ready for the link, and afterwards when it is there. `last` is the message of the last.
+    pub fn pass_parcels<F>(
+        &self,
+        from: &mut Port,
+        to: &mut Port,
+        (bytes, is_routed): (usize, bool),
+        parcels: &mut [F],
+        passage: impl Fn(&mut F) -> &mut Passage + Copy,
+        last: Option<TraceTag>,
+    ) {
+        let arrive = |parcel: &mut F, arrived: Option<Passage>| {
+            debug_assert!(arrived.is_some(), "each of a series of parcels arrives");
+            *passage(parcel) = arrived.unwrap_or_default();
+        };
+        let bytes = self.on_wire(bytes, is_routed);
+        self.cross_all(from, to, bytes, parcels, |parcel| Some(*passage(parcel)), arrive, last);
+    }
+
+    /// Lets frames of `bytes` on the wire cross one behind the other. Each is ready for the link as `ready` says; `arrive` is told when
+    /// it is there.
+    #[expect(clippy::too_many_arguments, reason = "two ends of a way, and two of a frame")]
+    #[inline(always)]
+    fn cross_all<F>(
+        &self,
+        near: &mut Port,
+        far: &mut Port,
+        bytes: usize,
+        frames: &mut [F],
+        ready: impl Fn(&mut F) -> Option<Passage>,
+        arrive: impl Fn(&mut F, Option<Passage>),
+        last: Option<TraceTag>,
+    ) {
         let crossing =
             Cost { count: 1, bytes: bytes as u64, occupancy: Span::ZERO, latency: self.fall_through };
         let mut crossing = near.ledger.series(Crossing::SwitchFallThrough, crossing);
@@ -74,17 +120,16 @@ impl Switching {
         let (is_cut_through, behind) = (self.forwarding == Forwarding::CutThrough, down.serialization());
         let mut delivered = 0;
         for frame in frames.iter_mut() {
-            let Some(ready) = frame.at else { continue };
-            let Some(entering) = up.pass(ready.into()) else { continue };
+            let Some(ready) = ready(frame) else { continue };
+            let Some(entering) = up.pass(ready) else { continue };
             let entered = if is_cut_through {
-                // What a source holds up is not here: a frame of a series is ready as a whole.
-                entering.head.max(entering.tail.before(behind))
+                entering.head.max(entering.tail.before(entering.held).before(behind))
             } else {
                 entering.tail
             };
             let head = crossing.cross(&mut { Time::ZERO }, entered).end;
             let arrived = down.pass(Passage { head, tail: entering.tail + self.fall_through });
-            frame.at = arrived.map(|passage| passage.tail);
+            arrive(frame, arrived.map(|arrived| Passage { head: arrived.head, tail: arrived.tail }));
             delivered += u64::from(arrived.is_some());
         }
         near.counters.frames_in += frames.len() as u64;

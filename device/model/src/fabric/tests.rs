@@ -403,6 +403,54 @@ proptest! {
         prop_assert_eq!(alloc::format!("{:?}", series.all()), alloc::format!("{:?}", single.all()));
         prop_assert_eq!(alloc::format!("{:?}", series.switching), alloc::format!("{:?}", single.switching));
     }
+
+    /// With heads that leave before their tails, as those of cards that pass words on.
+    #[test]
+    fn parcels_pass_as_a_series_as_one_by_one(
+        links in prop::collection::vec(link(), 2),
+        is_cut_through: bool,
+        (is_on, is_routed) in (prop::bool::weighted(0.9), any::<bool>()),
+        past in prop::collection::vec((0..2_u16, 0..2_u16, 0..9_000_u64, 14..1_200_usize), 0..8),
+        bytes in 14..1_600_usize,
+        steps in prop::collection::vec((0..1_500_u64, 0..1_500_u64), 0..33),
+    ) {
+        let forwarding = if is_cut_through { Forwarding::CutThrough } else { Forwarding::StoreAndForward };
+        let config = FabricConfig { links, forwarding, switch_fall_through: Span::from_ns(90), seed: 5 };
+        let routing: Option<Routing> = is_routed.then_some(|_| None);
+        let [mut single, mut series] = [(); 2].map(|()| Fabric::new(&config).unwrap().routed_by(routing));
+        for fabric in [&mut single, &mut series] {
+            fabric.ledgers_mut().for_each(|ledger| ledger.set_on(is_on));
+            for &(from, to, at_ns, bytes) in &past {
+                send(fabric, at_ns, from, &unicast(from, to, bytes));
+            }
+        }
+        let mut at = Time::from_ps(5_000 * NS);
+        let readies = steps.iter().map(|&(step, longer)| {
+            at += Span::from_ns(step);
+            Passage { head: at, tail: at + Span::from_ns(longer) }
+        });
+        let readies: Vec<Passage> = readies.collect();
+        let tag = |number: usize| TraceTag { node: 0, port: 0, number: number as u64, launched: Time::ZERO, bytes: 0 };
+        let Fabric { ports, switching } = &mut series;
+        let [from, to] = ports.own.as_mut_slice() else { return Ok(()) };
+        let most = switching.parcels_in_series(from, to, (bytes, is_routed));
+        let on_wire = if is_routed { bytes - HEADER_BYTES } else { bytes };
+        let fits = config.links.iter().all(|link| link.mtu_bytes as usize + HEADER_BYTES >= on_wire);
+        prop_assert!(fits || most == 0);
+        let count = readies.len().min(most);
+        if count == 0 {
+            return Ok(());
+        }
+        let mut passages: Vec<Passage> = readies.iter().take(count).copied().collect();
+        switching.pass_parcels(from, to, (bytes, is_routed), &mut passages, |passage| passage, Some(tag(count)));
+        let Fabric { ports, switching } = &mut single;
+        let [from, to] = ports.own.as_mut_slice() else { return Ok(()) };
+        for (number, (&ready, passage)) in readies.iter().zip(&passages).enumerate() {
+            let frame = Unencoded { ready, to: 1, is_routed, bytes, message: Some(tag(number + 1)) };
+            prop_assert_eq!(switching.pass_unencoded(from, to, &frame), Some(*passage));
+        }
+        prop_assert_eq!(alloc::format!("{:?}", series.all()), alloc::format!("{:?}", single.all()));
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@ pub mod frame;
 pub mod hand_over;
 pub mod parcel;
 pub mod registry;
+pub mod series;
 pub mod statistics;
 pub mod unkind;
 pub mod windows;
@@ -26,6 +27,7 @@ use crate::nic::fault_injector::FaultInjector;
 use crate::nic::frame::{LentHead, SharedFrame};
 use crate::nic::hand_over::{HandOver, HandOverError, Progress};
 use crate::nic::parcel::{Outbox, Parcel};
+use crate::nic::series::InSeries;
 use crate::nic::unkind::Unkind;
 use crate::platform::ledger::Ledger;
 use crate::platform::node_bus::NodeBus;
@@ -446,6 +448,11 @@ pub trait Nic: Observed {
     /// The card's side of the short way ([`parcel`]), for a model that leaves and takes parcels. Such a model never has work in hand
     /// ([`Nic::poll_work`]). What is in it is what [`Nic::poll_output`] has.
     fn outbox(&mut self) -> Option<&mut Outbox> {
+        None
+    }
+
+    /// The card's side of [`series`], for a model that has an outbox and takes launches and messages as series, too.
+    fn in_series(&mut self) -> Option<&mut dyn InSeries> {
         None
     }
 

@@ -75,6 +75,12 @@ impl Window {
         ahead(self.limit, self.sent) > 0
     }
 
+    /// How many packets may be sent one behind the other.
+    #[inline]
+    pub const fn room(&self) -> u32 {
+        ahead(self.limit, self.sent)
+    }
+
     /// Counts a packet that is sent now, whether or not the window is open, and returns its number.
     pub fn count_sent(&mut self) -> u32 {
         self.sent = self.sent.wrapping_add(1);
@@ -251,14 +257,30 @@ impl Grant {
         Ok(distance - 1)
     }
 
+    /// How many packets from this one on are accepted one behind the other under credit flow control, with none lost before them.
+    pub fn room(&self, connection: u16, number: u32) -> u32 {
+        if self.is_next(connection, number) { ahead(self.announced, self.received) } else { 0 }
+    }
+
+    /// Whether the account waits for this packet of this connection.
+    pub fn is_next(&self, connection: u16, number: u32) -> bool {
+        self.connection == Some(connection) && number == self.received.wrapping_add(1)
+    }
+
+    /// So many packets are accepted, from the one on for which the account waits, and fill a slot each.
+    pub fn on_series(&mut self, count: u32) {
+        self.received = self.received.wrapping_add(count);
+        self.held += count;
+    }
+
     /// The packet last accepted fills a slot.
     pub fn on_stored(&mut self) {
         self.held += 1;
     }
 
-    /// The host gave one slot back.
-    pub fn on_released(&mut self) {
-        self.held = self.held.saturating_sub(1);
+    /// The host gave so many slots back.
+    pub fn on_released(&mut self, slots: u32) {
+        self.held = self.held.saturating_sub(slots);
     }
 
     /// Whether half of the credits came free since the last announcement: then it is time for the next.
@@ -318,9 +340,9 @@ mod tests {
             grant.on_stored();
         }
         assert!(!window.is_open());
-        grant.on_released();
+        grant.on_released(1);
         assert!(!grant.is_announcement_due());
-        grant.on_released();
+        grant.on_released(1);
         assert!(grant.is_announcement_due());
         let (connection, limit) = grant.announce().unwrap();
         assert!(window.on_limit(Time::ZERO, connection, limit, MOST));
@@ -402,7 +424,7 @@ mod tests {
             grant.on_stored();
         }
         assert_eq!((grant.reserved(), grant.announce()), (8, Some((1, 8))));
-        (0..7).for_each(|_| grant.on_released());
+        (0..7).for_each(|_| grant.on_released(1));
         assert_eq!((grant.reserved(), grant.announce()), (2, Some((1, 9))));
     }
 
@@ -506,7 +528,7 @@ mod tests {
         fn release(&mut self) {
             if self.occupied > 0 {
                 self.occupied -= 1;
-                self.grant.on_released();
+                self.grant.on_released(1);
                 if self.grant.is_announcement_due() {
                     self.announce();
                 }

@@ -13,7 +13,7 @@ use crate::nic::{
 };
 use crate::parts::counters::{CardCounters, Counting};
 use crate::parts::descriptor_ring::{Layout, WriteBack};
-use crate::parts::host_interface::{self, BusTransfer, HostInterface, Passed};
+use crate::parts::host_interface::{self, BusTransfer, HostInterface, Passed, Passes};
 use crate::parts::obligation::Obligation;
 use crate::platform::ledger::Stage;
 use crate::platform::profile::Passing;
@@ -215,6 +215,36 @@ impl<C: Counting> Effects<C> {
     #[inline(always)]
     pub fn pass(&mut self, machine: Machine, passing: Passing, come: Passage, bytes: u64) -> Passed {
         self.interface.pass(&mut self.machines[machine as usize], passing, come, bytes)
+    }
+
+    /// Lets a machine take packets of `bytes` one behind the other: [`HostInterface::passes`].
+    #[inline]
+    pub fn passes(&self, machine: Machine, passing: Passing, bytes: u64) -> Passes {
+        self.interface.passes(&self.machines[machine as usize], passing, bytes)
+    }
+
+    /// Enters packets that a machine has taken one behind the other.
+    pub fn enter_passes(&mut self, machine: Machine, passes: &Passes) {
+        self.interface.enter_passes(&mut self.machines[machine as usize], passes);
+    }
+
+    /// Whether something can be done as a series: the ledger keeps no single stages, a shell looks for parcels, and nothing is to be
+    /// done before it.
+    #[inline]
+    pub fn takes_series(&self) -> bool {
+        self.outbox.is_open() && self.outbox.is_empty() && !self.interface.ledger().is_recording()
+    }
+
+    /// So many inputs of a series have come, of which no bytes are checked, each of which causes an output for which so many bytes are
+    /// copied.
+    #[inline]
+    pub fn on_series(&mut self, count: usize, copied_bytes: u64) {
+        debug_assert!(
+            self.prices.checked_bytes_in_unit == u64::MAX,
+            "what is checked is counted by its bytes"
+        );
+        let each = self.prices.input + self.prices.output + (copied_bytes >> self.copied_shift);
+        self.spent += count as u64 * each;
     }
 
     /// The host stores a register. Returns when it is there.

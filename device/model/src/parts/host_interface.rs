@@ -107,6 +107,61 @@ pub struct Passed {
 pub struct Transfers {
     transfer: BusTransfer,
     series: Series,
+    /// From a transfer's begin until its first word is at the other end.
+    first_word: Span,
+    per_word: Span,
+    occupancy: Span,
+}
+
+impl Transfers {
+    /// [`HostInterface::words_of`] of one of them.
+    #[inline(always)]
+    pub fn words_of(&self, stage: &Stage) -> Passage {
+        Passage { head: (stage.start + self.first_word).min(stage.end), tail: stage.end }
+    }
+
+    /// [`HostInterface::earliest`] for one of them.
+    #[inline(always)]
+    pub fn earliest(&self, come: Passage) -> Time {
+        let last = come.tail + self.per_word;
+        come.head.max(last.before(self.occupancy)).min(come.tail)
+    }
+}
+
+/// A machine while packets of one length pass it one behind the other: what [`HostInterface::pass`] does with each.
+#[derive(Debug)]
+pub struct Passes {
+    /// It passes a packet on when it has done all of it.
+    is_whole: bool,
+    has_words: bool,
+    before: Span,
+    /// From the first word to the last.
+    all: Span,
+    pace: Span,
+    closing: Span,
+    /// From before the first word until behind the last.
+    span: Span,
+    busy_until: Time,
+    series: Series,
+}
+
+impl Passes {
+    /// Lets the machine take the next packet, whose words `come`.
+    #[inline(always)]
+    pub fn pass(&mut self, come: Passage) -> Passed {
+        let &mut Self { is_whole, has_words, before, all, pace, closing, span, .. } = self;
+        let (busy_until, series) = (&mut self.busy_until, &mut self.series);
+        if is_whole {
+            let stage = series.cross(busy_until, come.tail);
+            return Passed { stage, opened: stage.end, words: stage.end.into(), pace: Span::ZERO };
+        }
+        let opened = come.head.max(*busy_until) + before;
+        let last = (opened + all).max(come.tail + pace);
+        let first = if has_words { last.min(opened + pace) } else { last };
+        *busy_until = (*busy_until).max((last + closing).before(span));
+        let stage = series.cross(busy_until, come.head);
+        Passed { stage, opened, words: Passage { head: first, tail: last }, pace }
+    }
 }
 
 /// One master's prices and ledger, and, while it acts, its node's host and bus.
@@ -245,14 +300,21 @@ impl HostInterface {
     #[inline(always)]
     pub fn transfers(&self, transfer: BusTransfer, bytes: u64) -> Transfers {
         debug_assert!(!self.goes_first, "a series has no way to go first");
-        let cost = cost_of(transfer.price(&self.profile.bus), bytes);
-        Transfers { transfer, series: self.ledger.series(transfer.crossing(), cost) }
+        let price = transfer.price(&self.profile.bus);
+        let cost = cost_of(price, bytes);
+        Transfers {
+            transfer,
+            series: self.ledger.series(transfer.crossing(), cost),
+            first_word: price.occupancy(WORD_BYTES) + price.latency(),
+            per_word: Span::from_ps(price.per_word_ps),
+            occupancy: cost.occupancy,
+        }
     }
 
     /// Carries out the next transfer of a series: as [`Self::transfer`], but for what its ledger is told by [`Self::enter_transfers`].
     #[inline(always)]
     pub fn carry(&mut self, transfers: &mut Transfers, ready: Time) -> Stage {
-        let Transfers { transfer, series } = transfers;
+        let Transfers { transfer, series, .. } = transfers;
         let is_outward = transfer.is_outward() && self.profile.bus.full_duplex;
         let direction = if is_outward { &mut self.node.outward } else { &mut self.node.inward };
         let stage = series.cross(direction, ready);
@@ -265,6 +327,11 @@ impl HostInterface {
         self.ledger.enter(&transfers.series);
     }
 
+    /// Enters a series of the host's software that is over.
+    pub fn enter_works(&mut self, works: &Series) {
+        self.ledger.enter(works);
+    }
+
     /// Begins a series of pieces of the host's software that take `ps` each.
     #[inline]
     pub const fn works(&self, crossing: Crossing, bytes: u64, ps: u64) -> Series {
@@ -275,6 +342,18 @@ impl HostInterface {
     #[inline]
     pub fn copies(&self, bytes: u64) -> Series {
         self.works(Crossing::HostCopy, bytes, self.profile.host.copy_per_byte_ps.saturating_mul(bytes))
+    }
+
+    /// The same of the host's software before messages ([`Self::host_send`]).
+    #[inline]
+    pub fn sends(&self, bytes: u64) -> Series {
+        self.works(Crossing::HostSend, bytes, self.profile.host.send_ps)
+    }
+
+    /// The same of the host's software behind messages ([`Self::host_receive`]).
+    #[inline]
+    pub fn receives(&self, bytes: u64) -> Series {
+        self.works(Crossing::HostReceive, bytes, self.profile.host.receive_ps)
     }
 
     /// Lets the host do the next piece of a series. Returns when it is done.
@@ -370,6 +449,34 @@ impl HostInterface {
     }
 
     /// All of it at once.
+    /// Lets a machine take packets of `bytes` one behind the other, as [`Self::pass`] lets it take each, but for what machine and ledger
+    /// are told by [`Self::enter_passes`].
+    #[inline]
+    pub fn passes(&self, machine: &Machine, passing: Passing, bytes: u64) -> Passes {
+        let Machine { resource, cycles, before, pace, closing } = *machine;
+        let is_whole = passing == Passing::StoreAndForward || !self.ledger.is_on();
+        let words = bytes.div_ceil(WORD_BYTES);
+        let all = pace.times(words);
+        let span = if is_whole { self.profile.ni.span(cycles, words) } else { before + all + closing };
+        Passes {
+            is_whole,
+            has_words: words > 0,
+            before,
+            all,
+            pace,
+            closing,
+            span,
+            busy_until: resource.busy_until(),
+            series: self.ledger.series(Crossing::NiCycles, Cost::once(bytes, span)),
+        }
+    }
+
+    /// Enters packets that a machine has taken one behind the other.
+    pub fn enter_passes(&mut self, machine: &mut Machine, passes: &Passes) {
+        machine.rest_until(passes.busy_until);
+        self.ledger.enter(&passes.series);
+    }
+
     #[inline(never)]
     fn pass_whole(&mut self, machine: &mut Machine, ready: Time, bytes: u64) -> Passed {
         let stage = self.work(machine, ready, bytes);
@@ -538,6 +645,49 @@ mod tests {
     }
 
     proptest! {
+        /// Packets of one length that a machine takes as a series leave it as one by one, and so are bus transfers' words.
+        #[test]
+        fn packets_of_a_series_pass_as_each_does(
+            [before, pace, closing, words] in prop::array::uniform4(0..12_u64),
+            (is_on, is_whole) in (prop::bool::weighted(0.9), prop::bool::weighted(0.3)),
+            packets in prop::collection::vec((0..60_u64, 0..90_u64), 1..12),
+        ) {
+            let cycles = MachineCycles {
+                fixed_millicycles: before * 1_000,
+                per_word_millicycles: pace * 1_000,
+                closing_millicycles: closing * 1_000,
+            };
+            let ni = NiPrices { clock_ps: 1, machines: [("a", cycles)].into_iter().collect(), ..NiPrices::default() };
+            let bus = BusPrices { pio_write: PRICE, dma_write: Price { burst_bytes: 0, ..PRICE }, ..BusPrices::default() };
+            let passing = if is_whole { Passing::StoreAndForward } else { Passing::CutThrough };
+            let [mut single, mut series] = [(); 2].map(|()| {
+                let mut card = HostInterface::new(Profile { ni: ni.clone(), bus, ..Profile::default() });
+                card.ledger_mut().set_on(is_on);
+                (card.machine("a", "machine"), card)
+            });
+            let bytes = words * WORD_BYTES;
+            let mut passes = series.1.passes(&series.0, passing, bytes);
+            let mut transfers = [BusTransfer::PioWrite, BusTransfer::DmaWrite].map(|transfer| series.1.transfers(transfer, bytes));
+            let mut begin = 0;
+            for (later, longer) in packets {
+                begin += later;
+                let come = Passage { head: Time::from_ps(begin), tail: Time::from_ps(begin + longer) };
+                let (here, there) = (single.1.pass(&mut single.0, passing, come, bytes), passes.pass(come));
+                prop_assert_eq!((here.stage, here.opened, here.words, here.pace), (there.stage, there.opened, there.words, there.pace));
+                for transfers in &mut transfers {
+                    let transfer = transfers.transfer;
+                    let ready = single.1.earliest(transfer, come, bytes);
+                    prop_assert_eq!(transfers.earliest(come), ready);
+                    let (here, there) = (single.1.transfer(transfer, ready, bytes), series.1.carry(transfers, ready));
+                    prop_assert_eq!(here, there);
+                    prop_assert_eq!(transfers.words_of(&there), single.1.words_of(transfer, &here));
+                }
+            }
+            series.1.enter_passes(&mut series.0, &passes);
+            transfers.iter().for_each(|transfers| series.1.enter_transfers(transfers));
+            prop_assert_eq!(alloc::format!("{series:?}"), alloc::format!("{single:?}"));
+        }
+
         /// Machines in a row, packets of any length one after another, words that come at any pace: the first and the last word
         /// are where a machine that counts each of them has them.
         #[test]

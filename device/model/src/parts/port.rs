@@ -216,6 +216,12 @@ impl ReceiveQueue {
         self.stored - self.released + self.promised + places <= self.slices
     }
 
+    /// How many places can be promised and filled one behind the other before one interrupts.
+    pub fn room(&self) -> u64 {
+        let free = self.slices.saturating_sub(self.stored - self.released + self.promised);
+        if self.armed == 0 { free } else { free.min(self.armed.saturating_sub(self.stored + 1)) }
+    }
+
     /// Promises places. The caller has asked [`ReceiveQueue::has_room`], or holds back senders by other means.
     #[inline]
     pub const fn promise(&mut self, places: u64) -> Promise {

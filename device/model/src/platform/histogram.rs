@@ -32,20 +32,26 @@ impl Histogram {
         self.greatest = self.greatest.max(value);
         self.count += 1;
         self.sum += u128::from(value);
-        self.count_one(value);
+        self.count_in_place(value, 1);
     }
 
     /// Enters these numbers.
     #[inline]
     pub fn enter_all(&mut self, values: impl Iterator<Item = u64>) {
         let (mut least, mut greatest, mut count) = (u64::MAX, self.greatest, 0);
+        // What is equal comes in runs: each is looked up once.
+        let (mut last, mut run) = (0, 0);
         for value in values {
-            least = least.min(value);
-            greatest = greatest.max(value);
+            if value != last || run == 0 {
+                self.count_run(last, run);
+                (last, run) = (value, 0);
+                least = least.min(value);
+                greatest = greatest.max(value);
+            }
+            run += 1;
             count += 1;
-            self.sum += u128::from(value);
-            self.count_one(value);
         }
+        self.count_run(last, run);
         if count > 0 {
             self.least = if self.count == 0 { least } else { self.least.min(least) };
             self.greatest = greatest;
@@ -53,15 +59,24 @@ impl Histogram {
         }
     }
 
-    /// Counts a number in its place.
+    /// Sums up a number that has come so often, and counts it in its place.
     #[inline]
-    fn count_one(&mut self, value: u64) {
+    fn count_run(&mut self, value: u64, times: u64) {
+        if times > 0 {
+            self.sum += u128::from(value) * u128::from(times);
+            self.count_in_place(value, times);
+        }
+    }
+
+    /// Counts a number so often in its place.
+    #[inline]
+    fn count_in_place(&mut self, value: u64, times: u64) {
         let (octave, step) = place_of(value);
         if octave >= self.octaves.len() {
             self.octaves.resize(octave + 1, None);
         }
         if let Some(place) = self.octaves.get_mut(octave) {
-            place.get_or_insert_with(|| Box::new([0; STEPS]))[step] += 1;
+            place.get_or_insert_with(|| Box::new([0; STEPS]))[step] += times;
         }
     }
 
@@ -214,7 +229,10 @@ mod tests {
 
     fn values() -> impl Strategy<Value = Vec<u64>> {
         let value = prop_oneof![0..300_u64, 100_000..5_000_000_u64, any::<u64>()];
-        prop::collection::vec(value, 1..200)
+        let runs = prop::collection::vec((value, prop_oneof![3 => Just(1), 1 => 2..5_usize]), 1..100);
+        runs.prop_map(|runs| {
+            runs.into_iter().flat_map(|(value, times)| core::iter::repeat_n(value, times)).collect()
+        })
     }
 
     proptest! {

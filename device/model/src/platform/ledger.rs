@@ -255,11 +255,17 @@ pub struct Series {
     cost: Cost,
     is_on: bool,
     crossed: u64,
-    price_ps: u64,
+    /// What the prices are together beside as many times [`Series::price`]; it wraps.
+    price_beside_ps: u64,
     waited_ps: u64,
 }
 
 impl Series {
+    /// What each costs that keeps its place busy as long as the others, before the end of model time.
+    const fn price(&self) -> u64 {
+        self.cost.occupancy.as_ps().wrapping_add(self.cost.latency.as_ps())
+    }
+
     /// Lets the next one that is ready at `ready` cross a place that is busy until `busy_until`, as soon as that is free.
     #[inline(always)]
     pub fn cross(&mut self, busy_until: &mut Time, ready: Time) -> Stage {
@@ -273,15 +279,27 @@ impl Series {
         if !self.is_on {
             return Stage { crossing, start: ready, released: ready, end: ready };
         }
+        let latency = self.cost.latency;
         let start = ready.max(*busy_until);
         let released = start + occupancy;
         *busy_until = released;
-        let end = released + self.cost.latency;
+        let end = released + latency;
+        let mut beside = occupancy.as_ps().wrapping_sub(self.cost.occupancy.as_ps());
+        if end == Time::END {
+            beside = beside.wrapping_sub(cut_off(start, occupancy, latency));
+        }
         self.crossed += 1;
-        self.price_ps = self.price_ps.wrapping_add(end.since(start).as_ps());
-        self.waited_ps = self.waited_ps.wrapping_add(start.since(ready).as_ps());
+        self.price_beside_ps = self.price_beside_ps.wrapping_add(beside);
+        self.waited_ps = self.waited_ps.wrapping_add(start.as_ps() - ready.as_ps());
         Stage { crossing, start, released, end }
     }
+}
+
+/// What a crossing that begins at `start` costs less because model time ends.
+#[cold]
+fn cut_off(start: Time, occupancy: Span, latency: Span) -> u64 {
+    let whole = occupancy.as_ps().wrapping_add(latency.as_ps());
+    whole.wrapping_sub(Time::END.since(start).as_ps())
 }
 
 /// Counts, bytes and picoseconds by kind of crossing.
@@ -432,17 +450,17 @@ impl Ledger {
     /// Begins a series of crossings that cost the same.
     #[inline]
     pub const fn series(&self, crossing: Crossing, cost: Cost) -> Series {
-        Series { crossing, cost, is_on: self.is_on, crossed: 0, price_ps: 0, waited_ps: 0 }
+        Series { crossing, cost, is_on: self.is_on, crossed: 0, price_beside_ps: 0, waited_ps: 0 }
     }
 
     /// Enters a series that was begun here.
     #[inline]
     pub fn enter(&mut self, series: &Series) {
-        let &Series { crossing, cost, crossed, price_ps, waited_ps, .. } = series;
+        let &Series { crossing, cost, crossed, price_beside_ps, waited_ps, .. } = series;
         self.lines[crossing as usize].add(&Line {
             count: cost.count.wrapping_mul(crossed),
             bytes: cost.bytes.wrapping_mul(crossed),
-            price_ps,
+            price_ps: series.price().wrapping_mul(crossed).wrapping_add(price_beside_ps),
             waited_ps,
         });
     }
@@ -515,6 +533,33 @@ mod tests {
     }
 
     proptest! {
+        /// Wherever in model time, and where it stops, too.
+        #[test]
+        fn a_series_is_what_each_is_charged_by_itself(
+            is_on in prop::bool::weighted(0.9),
+            (occupancy, latency) in (prop_oneof![3 => 0..2_000_u64, 1 => any::<u64>()], 0..2_000_u64),
+            begin in prop_oneof![Just(0), any::<u64>(), u64::MAX - 20_000..=u64::MAX],
+            crossings in prop::collection::vec((0..3_000_u64, prop::option::of(0..3_000_u64)), 0..20),
+        ) {
+            let (mut one_by_one, mut together) = (Ledger::default(), Ledger::default());
+            one_by_one.set_on(is_on);
+            together.set_on(is_on);
+            let cost = Cost { count: 3, bytes: 7, occupancy: span(occupancy), latency: span(latency) };
+            let mut series = together.series(Crossing::NiCycles, cost);
+            let (mut busy, mut busy_together) = (Time::from_ps(begin), Time::from_ps(begin));
+            let mut ready = Time::from_ps(begin);
+            for (later, longer) in crossings {
+                ready += span(later);
+                let occupancy = longer.map_or(cost.occupancy, |longer| cost.occupancy + span(longer));
+                let cost = Cost { occupancy, ..cost };
+                let stage = one_by_one.charge_at(Crossing::NiCycles, Place::Host, &mut busy, ready, cost);
+                prop_assert_eq!(series.cross_for(&mut busy_together, ready, occupancy), stage);
+                prop_assert_eq!(busy_together, busy);
+            }
+            together.enter(&series);
+            prop_assert_eq!(together, one_by_one);
+        }
+
         #[test]
         fn totals_are_the_sums_of_their_parts(
             transfers in prop::collection::vec(

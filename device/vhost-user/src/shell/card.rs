@@ -1,5 +1,7 @@
 //! One node's cluster function as the shell holds it: the model, and all that the model's inputs and outputs need.
 
+mod series;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -71,6 +73,8 @@ pub struct CardCounts {
     pub launches: Vec<u64>,
     /// Frames of the model that went the short way ([`super::world`]).
     pub short_way: u64,
+    /// Of these, those that went as a series.
+    pub series: u64,
     /// Control requests that the shell itself refused.
     pub control_refused: u64,
     /// How often wall time decided in which order the node did things: see [`Card::store`].
@@ -244,7 +248,7 @@ impl Card {
     /// All that the card is, but for how many messages took which way, to hold two against one another.
     #[cfg(test)]
     pub fn whole(&mut self) -> String {
-        let short_way = std::mem::take(&mut self.counts.short_way);
+        let ways = [&mut self.counts.short_way, &mut self.counts.series].map(std::mem::take);
         let Self { nic, counts, open, last_sender, work_seen, acted, went_on, events, .. } = &*self;
         let model = nic.whole().map_or_else(String::new, |whole| format!("{whole:#?}"));
         let ports: Vec<u64> = (0..self.ports()).map(|port| nic.delivered(port)).collect();
@@ -252,7 +256,7 @@ impl Card {
             (nic.ledger(), nic.statistics(&self.shell_counts()), nic.counters(), nic.unordered(), ports);
         let own = (counts, open, last_sender, work_seen, acted, went_on, events, self.is_stalled);
         let whole = format!("{model}\n{seen:#?}\n{own:#?}");
-        self.counts.short_way = short_way;
+        [self.counts.short_way, self.counts.series] = ways;
         whole
     }
 

@@ -6,6 +6,7 @@ use niclab_model::fabric::series::{PortPairs, SeriesFrame};
 use niclab_model::fabric::{Deliveries, Delivery, KnownWay, Port, Ports, Switching, Unencoded};
 use niclab_model::nic::frame::{LentHead, SharedFrame};
 use niclab_model::nic::parcel::Parcel;
+use niclab_model::nic::series::{Series, Way};
 use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::time::{Passage, Time};
 
@@ -142,6 +143,22 @@ impl Network {
         let passage = self.switching.pass_unencoded(from, to, &frame)?;
         self.latest = self.latest.max(passage.tail);
         Some(passage)
+    }
+
+    /// How many parcels of a way cross from one port to the other as a series: see [`Switching::parcels_in_series`].
+    #[inline]
+    pub fn parcels_in_series(&self, from: &Port, to: &Port, way: &Way) -> usize {
+        self.switching.parcels_in_series(from, to, (way.bytes, way.is_routed))
+    }
+
+    /// Prices the way of a series of parcels: as [`Network::pass`] does that of each.
+    #[inline]
+    pub fn pass_series(&mut self, from: &mut Port, to: &mut Port, series: &mut Series) {
+        let (kind, last) = ((series.way.bytes, series.way.is_routed), series.last);
+        let members = series.members_mut();
+        self.switching.pass_parcels(from, to, kind, members, |member| &mut member.passage, last);
+        let tails = members.iter().map(|member| member.passage.tail);
+        self.latest = tails.fold(self.latest, Time::max);
     }
 
     /// All that it is, to hold two against one another.

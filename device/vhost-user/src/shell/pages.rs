@@ -12,6 +12,7 @@ use niclab_abi::bar::{
     slot_of,
 };
 use niclab_abi::{ABI_VERSION, MAGIC, PAGE_BYTES, ToBytes};
+use niclab_model::nic::series::Series;
 use niclab_model::nic::windows::{self, LayoutError, lay_out};
 use niclab_model::nic::{FrameBytes, PageStore, Register, WindowRange};
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
@@ -291,6 +292,51 @@ impl Pages {
         let view = self.ports.get_mut(port as usize)?;
         view.expected = view.expected.wrapping_add(1);
         Some(Launch { store: PageStore { port, code: launch as u32, words }, received })
+    }
+
+    /// What the next launch of `port` asks for, if it is in its page.
+    #[inline]
+    pub fn launched_code(&self, port: u32) -> Option<u32> {
+        self.launch(port).map(|(_, launch)| launch as u32)
+    }
+
+    /// Copies the next launches of a port that ask for the same into `series`, as many as it takes, and leaves them in their page:
+    /// [`Pages::pass_over`] takes them. Returns how many programs said that they had consumed just `received` slices then.
+    #[inline]
+    pub fn copy_series(&self, code: u32, received: u32, series: &mut Series) -> u64 {
+        let (port, words) = (series.way.port, series.way.words.clone());
+        let Some(view) = self.ports.get(port as usize) else { return 0 };
+        let page = self.page(self.requester_page(port));
+        let received = RECEIVED_KNOWN | u64::from(received);
+        let (mut sequence, mut in_order) = (view.expected, 0);
+        loop {
+            let first = slot_of(sequence) as usize * SLOT_WORDS;
+            let Some(slot) = page.get(first..first + SLOT_WORDS) else { break };
+            let load = |place: &AtomicU64, order| u64::from_le(place.load(order));
+            let launch = slot.get(SLOT_LAUNCH_WORD).map_or(0, |place| load(place, Ordering::Acquire));
+            if launch != u64::from(code) | u64::from(sequence) << LAUNCH_SEQUENCE_SHIFT {
+                break;
+            }
+            let Some(member) = series.place() else { break };
+            let places = slot.get(words.clone()).unwrap_or_default();
+            member
+                .words
+                .iter_mut()
+                .zip(places)
+                .for_each(|(word, place)| *word = load(place, Ordering::Relaxed));
+            let told = slot.get(SLOT_RECEIVED_WORD).map_or(0, |place| load(place, Ordering::Relaxed));
+            in_order += u64::from(told & (RECEIVED_KNOWN | u64::from(u32::MAX)) == received);
+            sequence = sequence.wrapping_add(1);
+        }
+        in_order
+    }
+
+    /// Takes the next launches of `port` out of its page, which somebody has copied.
+    #[inline]
+    pub fn pass_over(&mut self, port: u32, launches: usize) {
+        if let Some(view) = self.ports.get_mut(port as usize) {
+            view.expected = view.expected.wrapping_add(launches as u32);
+        }
     }
 
     /// What the registers of `port` hold: released, armed, release interval.

@@ -25,7 +25,7 @@ pub const REQUEST_NS: u32 = 2_500;
 const BYTES_PER_NS: u32 = 3;
 
 /// Nanoseconds of a unit of [`niclab_model::nic::Nic::work_done`].
-const WORK_UNIT_NS: u64 = 10;
+pub const WORK_UNIT_NS: u64 = 10;
 
 /// What is left of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +50,12 @@ impl Turn {
     #[inline]
     pub const fn has_more_than(self, ns: u32) -> bool {
         self.left_ns > ns
+    }
+
+    /// How many operations can be done that take not more than so much each, before the last of which the turn is not over.
+    #[inline]
+    pub const fn operations(self, most_ns: u32) -> usize {
+        (self.left_ns / most_ns) as usize
     }
 
     /// Takes the estimated price of an operation out of the turn. The last operation of a turn may cost more than is left.

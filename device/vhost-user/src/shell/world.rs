@@ -5,6 +5,7 @@
 
 pub mod cluster;
 pub mod hand_over;
+mod ledgers;
 mod lockstep;
 mod short;
 mod stations;
@@ -15,9 +16,9 @@ use std::time::Duration;
 use niclab_model::fabric::ethernet::Concern;
 use niclab_model::nic::fault_injector::FaultInjector;
 use niclab_model::nic::frame::SharedFrame;
+use niclab_model::nic::series::Series;
 use niclab_model::nic::unkind::Unkind;
 use niclab_model::nic::{DescriptorQueue, FrameBytes, Input, Output};
-use niclab_model::platform::ledger::Ledger;
 use niclab_model::platform::node_bus::NodeBus;
 use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::time::{Passage, Time};
@@ -85,6 +86,8 @@ pub struct Common {
     lends_nothing: bool,
     /// What was lent last.
     loan: Option<Loan>,
+    /// Where launches are collected that are carried together.
+    series: Series,
 }
 
 /// A frame that a card sends, and the message that it carries.
@@ -131,6 +134,7 @@ impl Common {
             lends: false,
             lends_nothing: false,
             loan: None,
+            series: Series::default(),
         }
     }
 }
@@ -196,21 +200,6 @@ impl World<'_> {
         self.nodes.iter().map(|(_, node)| node.lent_frames).sum()
     }
 
-    /// Turns all ledgers on, as they are made, or off, to measure what they cost.
-    pub fn set_ledgers_on(&mut self, is_on: bool) {
-        self.for_each_ledger(|ledger| ledger.set_on(is_on));
-    }
-
-    /// Visits every ledger that there is.
-    pub(super) fn for_each_ledger(&mut self, mut visit: impl FnMut(&mut Ledger)) {
-        for (_, node) in self.nodes.iter_mut() {
-            visit(node.card.nic.ledger_mut());
-            node.card.nic.peripheral_ledgers_mut().into_iter().for_each(&mut visit);
-            visit(node.port.ledger_mut());
-        }
-        self.common.ethernet.states.iter_mut().for_each(|state| visit(state.nic.ledger_mut()));
-    }
-
     /// The latest instant of model time at which anything happened.
     pub fn model_time(&self) -> Time {
         let rests = self.nodes.iter().map(|(_, node)| node.bus.rest().max(node.latest));
@@ -241,17 +230,6 @@ impl World<'_> {
         self.settle(0);
         self.serve_stalled();
         self.common.network.is_moving() || self.common.is_owing
-    }
-
-    /// A measured part begins: all hosts begin at the same instant, when nothing that was begun before is busy, and their
-    /// latencies are counted anew.
-    pub fn begin_measurement(&mut self) {
-        let begin = self.model_time();
-        for (_, node) in self.nodes.iter_mut() {
-            node.bus.wait_until(begin);
-            node.card.begin(begin);
-        }
-        self.for_each_ledger(Ledger::restart_latency);
     }
 
     /// Whether a look at the open pages of `node` would find something. A slot that its model does not take is nothing: whoever
@@ -329,6 +307,12 @@ impl World<'_> {
             if taken >= most {
                 break;
             }
+            let together = self.take_series(node, port, most - taken, &mut way);
+            if together > 0 {
+                taken += together;
+                continue;
+            }
+            let Some(card) = self.nodes.card_mut(node) else { break };
             let Some(launch) = card.take(port) else { break };
             let has_registers = card.has_registers(port);
             // What the program told before this launch comes before it.
@@ -805,6 +789,7 @@ mod tests {
     use niclab_model::nic::Statistics;
     use niclab_model::nic::windows::PAGES_OF_PORTS;
     use niclab_model::nic::{HostRange, Input, Nic, Observed, Register, ShellCounts};
+    use niclab_model::platform::ledger::Ledger;
     use niclab_model::time::Span;
     use smallvec::SmallVec;
 

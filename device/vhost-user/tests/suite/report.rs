@@ -57,10 +57,13 @@ fn a_clean_stream_goes_the_short_way_and_the_report_says_so() {
     stream(&mut a, &mut b, MESSAGES);
     let since = ask(&lab, &Request::Stats).since(&before);
     // Messages and the credits that come back for them. What waited for a credit goes the general way.
-    let unencoded: u64 =
-        since.nodes.iter().map(|node| node.shortcuts.get("unencoded").copied().unwrap_or(0)).sum();
+    let carried = |way: &str| -> u64 {
+        since.nodes.iter().map(|node| node.shortcuts.get(way).copied().unwrap_or(0)).sum()
+    };
+    let (unencoded, series) = (carried("unencoded"), carried("message_series"));
     let frames: u64 = since.nodes.iter().map(|node| node.cluster.sent_frames).sum();
     assert!(frames >= MESSAGES && unencoded * 10 >= frames * 9, "{unencoded} of {frames}");
+    assert!(series * 10 >= MESSAGES * 9 && series <= MESSAGES, "{series} of {MESSAGES}");
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! The completer: RX machine, port authorization table, FIFO RAM, Store machine (section 3.2), and the slices of the
 //! receive queues (section 3.4).
 
+mod series;
+
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -234,16 +236,20 @@ impl Completer {
         // Whose slices they are: nothing changes for the others. Were all entries looked at each time, a program that lets a
         // full queue of slices be released one by one, by one store, would have that done for each of them.
         let mut owners: SmallVec<[u16; 16]> = SmallVec::new();
-        // At most the slices of the queue, for no more are stored and not released.
-        for slice in release.places {
-            let owner = port.owners[port.queue.index_of(slice)];
+        // At most the slices of the queue, for no more are stored and not released. Most senders' come in runs.
+        let mut places = release.places;
+        effects.spend(places.end - places.start);
+        while let Some(first) = places.next() {
+            let owner_of = |port: &Port, slice| port.owners[port.queue.index_of(slice)];
+            let (owner, mut run) = (owner_of(port, first), 1);
+            while places.start < places.end && owner_of(port, places.start) == owner {
+                places.start += 1;
+                run += 1;
+            }
             if let Some(grant) = port.grant_mut(owner.into()) {
-                grant.on_released();
+                grant.on_released(run);
             }
-            if owners.last() != Some(&owner) {
-                owners.push(owner);
-            }
-            effects.spend(1);
+            owners.push(owner);
         }
         owners.sort_unstable();
         owners.dedup();

@@ -12,6 +12,7 @@ use crate::models::ultra::counters::{Counters, Effects};
 use crate::models::ultra::requester::Requester;
 use crate::models::ultra::wire::{Address, MAX_WORDS};
 use crate::nic::parcel::Outbox;
+use crate::nic::series::{InSeries, Series, Way};
 use crate::nic::{HostRanges, Input, Nic, Observed, Output, ShellCounts, Statistics};
 use crate::parts::control::{self, Answer, ControlError, Controlled};
 use crate::parts::effects::{ReplyDue, WorkPrices, empty_reply};
@@ -238,6 +239,11 @@ impl Nic for Ultra {
     }
 
     #[inline]
+    fn in_series(&mut self) -> Option<&mut dyn InSeries> {
+        Some(self)
+    }
+
+    #[inline]
     fn poll_timeout(&self) -> Option<Time> {
         self.requester.next_timeout()
     }
@@ -255,6 +261,28 @@ impl Nic for Ultra {
     #[inline]
     fn work_done(&self) -> u64 {
         self.effects.spent()
+    }
+}
+
+impl InSeries for Ultra {
+    fn way(&self, port: u32, code: u32) -> Option<Way> {
+        if self.effects.takes_series() { self.requester.way(port, code) } else { None }
+    }
+
+    fn most(&self, way: &Way) -> usize {
+        if self.effects.takes_series() { self.completer.most(way) } else { 0 }
+    }
+
+    fn launch(&mut self, series: &mut Series, node: &mut NodeBus) {
+        self.effects.interface.enter(node);
+        self.requester.on_series(series, &mut self.effects);
+        self.effects.interface.leave(node);
+    }
+
+    fn arrive(&mut self, series: &mut Series, node: &mut NodeBus) {
+        self.effects.interface.enter(node);
+        self.completer.on_series(series, &mut self.effects);
+        self.effects.interface.leave(node);
     }
 }
 

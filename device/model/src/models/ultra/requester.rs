@@ -1,5 +1,7 @@
 //! The requester: descriptor look-up table, FIFO RAM with its pointer memory, Load and TX machines (section 3.1).
 
+mod series;
+
 use niclab_abi::bar::{PAYLOAD_WORDS, TAG_WORDS};
 use niclab_abi::receive::{MAX_SLICES, REFUSED_NO_ROUTE};
 

@@ -261,7 +261,7 @@ impl Entry {
 
     /// Routing frame and header of a packet with so many words, at most [`MAX_WORDS`].
     #[inline]
-    fn head(&self, kind: Kind, connection: u16, number: u32, words: usize) -> [u64; HEAD_FLITS] {
+    pub(super) fn head(&self, kind: Kind, connection: u16, number: u32, words: usize) -> [u64; HEAD_FLITS] {
         debug_assert!(words <= MAX_WORDS, "a packet has at most {MAX_WORDS} words");
         let (kind, flags) = kind.encode();
         let count = HEAD_FLITS + words.min(MAX_WORDS);

@@ -5,9 +5,10 @@
 //! node's pages ([`World::is_way_clear`]): somebody who watches, faults, programs that take turns, a card with work in hand; and for
 //! each message whether anything is under way. Lines of status and credits that go back are parcels and stores like others. Where
 //! something is in the way, and for what a message causes at its receiver beside a store (an acknowledgement, an interrupt), the
-//! general way is taken, which gets the same out of the same outbox. `tests` holds one world that has the short way against one that
+//! general way is taken, which gets the same out of the same outbox. Launches that ask for the same go together ([`series`]). `tests` holds one world that has the short way against one that
 //! has not.
 
+mod series;
 #[cfg(test)]
 mod tests;
 
@@ -26,6 +27,11 @@ impl World<'_> {
     /// Frames so far that went the short way.
     pub fn short_way_frames(&self) -> u64 {
         self.nodes.cards().map(|(_, card)| card.counts.short_way).sum()
+    }
+
+    /// Of these, those that went as a series.
+    pub fn messages_in_series(&self) -> u64 {
+        self.nodes.cards().map(|(_, card)| card.counts.series).sum()
     }
 
     /// Whether nothing is in the way of messages that are launched now. So it stays while slots are taken one after the other: none

@@ -181,8 +181,8 @@ impl Side {
         }
     }
 
-    /// All that there is, and how many messages took the short way.
-    fn whole(&mut self) -> (String, u64) {
+    /// All that there is, and how many messages took the short way, and how many of these as a series.
+    fn whole(&mut self) -> (String, [u64; 2]) {
         let mut world = self.cluster.world();
         let node = |(_, node): (usize, &mut Node)| {
             let rest = (&node.port, &node.bus, node.latest, &node.unsent, node.lent_frames, node.left_by);
@@ -191,7 +191,7 @@ impl Side {
         let nodes: Vec<String> = world.nodes.iter_mut().map(node).collect();
         let Common { network, acts, turn, latest, stalled, is_owing, .. } = &*world.common;
         let whole = format!("{:#?}\n{}", (acts, turn, latest, stalled, is_owing), network.whole());
-        (format!("{}\n{whole}", nodes.join("\n")), world.short_way_frames())
+        (format!("{}\n{whole}", nodes.join("\n")), [world.short_way_frames(), world.messages_in_series()])
     }
 
     fn memory(&self) -> Vec<u8> {
@@ -315,8 +315,9 @@ fn config_of(source: &Source, file: &ClusterFile) -> DaemonConfig {
     })
 }
 
-/// Has both do the same, and holds them against one another all along. How many messages took the short way.
-fn hold(config: &DaemonConfig, acts: &[Act]) -> Result<u64, TestCaseError> {
+/// Has both do the same, and holds them against one another all along. How many messages took the short way, and how many of these as a
+/// series.
+fn hold(config: &DaemonConfig, acts: &[Act]) -> Result<[u64; 2], TestCaseError> {
     let (mut general, mut short) = (Side::new(config, false), Side::new(config, true));
     for (number, act) in acts.iter().enumerate() {
         general.act(act);
@@ -324,7 +325,7 @@ fn hold(config: &DaemonConfig, acts: &[Act]) -> Result<u64, TestCaseError> {
         if number % 8 == 7 || number + 1 == acts.len() {
             let ((whole, none), (other, _)) = (general.whole(), short.whole());
             let first = || whole.lines().zip(other.lines()).find(|(here, there)| here != there);
-            prop_assert_eq!(none, 0);
+            prop_assert_eq!(none, [0; 2]);
             prop_assert!(whole == other, "after {} acts, last {:?}: {:?}", number + 1, act, first());
             prop_assert!(general.memory() == short.memory(), "memory after {} acts", number + 1);
         }
@@ -415,7 +416,10 @@ fn stream(messages: u64) -> Vec<Act> {
     ];
     for number in 0..messages / 4 {
         let code = 6 << CODE_LENGTH_SHIFT;
-        acts.push(Act::Launch { node: 0, port: 0, code, payload: number, is_received_known: true, count: 4 });
+        // One does not know what has come to it: who looked first then decides.
+        for (is_received_known, count) in [(number % 3 > 0, 1), (true, 3)] {
+            acts.push(Act::Launch { node: 0, port: 0, code, payload: number, is_received_known, count });
+        }
         acts.push(Act::Serve { node: 0 });
         acts.push(Act::Release { node: 1, port: 0, behind: 0, is_served: true });
     }
@@ -426,9 +430,34 @@ fn stream(messages: u64) -> Vec<Act> {
 fn a_stream_takes_the_short_way_and_its_credits_too() {
     for model in models() {
         let config = config(&format!("nodes = 2\nnic.model = \"{}\"", model.name));
-        let short = hold(&config, &stream(4_000)).unwrap();
+        let [short, series] = hold(&config, &stream(4_000)).unwrap();
+        assert_eq!(series, 4_000, "{}", model.name);
         // Each message, and at least what gives half of 16 credits back.
         assert!(short >= 4_000 + 4_000 / 16, "{}: {short}", model.name);
+    }
+}
+
+#[test]
+fn a_series_ends_where_the_sender_knows_of_no_more_credit() {
+    let code = 6 << CODE_LENGTH_SHIFT;
+    let launch = |count| Act::Launch { node: 0, port: 0, code, payload: 1, is_received_known: true, count };
+    let mut acts = vec![
+        Act::Open { node: 0, port: 0, slices_log: 4, fifo_words: 0 },
+        Act::Open { node: 1, port: 0, slices_log: 5, fifo_words: 0 },
+        Act::Interval { node: 1, port: 0, slices: 4 },
+        Act::Connect { from: (0, 0), to: (1, 0), credits: 8 },
+        launch(6),
+        Act::Serve { node: 0 },
+    ];
+    // What the receiver announces meanwhile is lost.
+    acts.push(Act::Link { node: 0, is_up: false });
+    acts.push(Act::Release { node: 1, port: 0, behind: 0, is_served: true });
+    acts.push(Act::Link { node: 0, is_up: true });
+    acts.extend([launch(6), Act::Serve { node: 0 }]);
+    for model in models() {
+        let config = config(&format!("nodes = 2\nnic.model = \"{}\"", model.name));
+        let [_, series] = hold(&config, &acts).unwrap();
+        assert_eq!(series, 8, "{}", model.name);
     }
 }
 
@@ -471,8 +500,9 @@ fn in_each_scenario_of_such_cards_both_ways_do_the_same() {
             let releases = (0..nodes).flat_map(|node| [(node, 0), (node, 1)]);
             acts.extend(releases.map(|(node, port)| Act::Release { node, port, behind: 0, is_served: true }));
         }
-        let short = hold(&config, &acts).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        assert!(short > 0, "{}", path.display());
+        let [short, series] =
+            hold(&config, &acts).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        assert!(short > series && series > 0, "{}: {short}, {series}", path.display());
     }
     assert!(held > 5, "{held}");
 }
