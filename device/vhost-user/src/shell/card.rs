@@ -701,6 +701,8 @@ impl Card {
         self.descriptors.forget();
         self.events.forget();
         self.manners.iter_mut().for_each(|manners| manners.forget());
+        // Until now, in which the driver waits for its reset, the memory of open ports was the card's.
+        self.check_memory();
         self.rules.iter_mut().for_each(|rules| rules.on_reset());
         self.nic.handle(bus.clock(), Input::HostReset, bus);
         self.follow_ports();

@@ -178,6 +178,17 @@ fn write_into_receive_memory() -> (Lab, Vec<Arc<ClusterGuest>>) {
     with(scene)
 }
 
+/// The guest is gone before anybody else looks.
+fn write_into_receive_memory_and_leave() -> (Lab, Vec<Arc<ClusterGuest>>) {
+    let scene = Scene::new();
+    let (slices, _) = scene.ports[0].addresses();
+    store(&scene.guests[0].memory().atomics(slices + 88, 1).unwrap()[0], 1);
+    let Scene { lab, guests: [leaving, other], ports } = scene;
+    drop((leaving, ports));
+    until("the guest is gone", || !lab.daemon().shell().world().nodes[0].card.is_running);
+    (lab, vec![other])
+}
+
 fn open_two_ports_in_one_place() -> (Lab, Vec<Arc<ClusterGuest>>) {
     let scene = Scene::new();
     let (slices_address, _) = scene.ports[0].addresses();
@@ -390,6 +401,7 @@ const BREAKS: &[(&str, Break)] = &[
     ("launch-code", launch_with_reserved_bits),
     ("release-number", release_what_never_came),
     ("port-memory-untouched", write_into_receive_memory),
+    ("port-memory-untouched", write_into_receive_memory_and_leave),
     ("port-memory-once", open_two_ports_in_one_place),
     ("named-memory", name_what_is_no_memory),
     ("request-length", send_half_a_body),
