@@ -31,7 +31,7 @@ pub struct ClusterArgs {
     #[arg(long, value_name = "ARGS", requires = "driver", allow_hyphen_values = true)]
     pub driver_args: Option<String>,
     /// Have every NIC do what the manual allows and kind hardware seldom does, drawn from this seed (docs/FAULTS.md).
-    #[arg(long, value_name = "SEED")]
+    #[arg(long, value_name = "SEED", value_parser = seed, allow_negative_numbers = true)]
     pub unkind: Option<u64>,
     /// The guests' kernel: `watching`, the one that `niclab kernel build` makes, or a file of your own.
     #[arg(long, value_name = "watching|FILE")]
@@ -69,6 +69,15 @@ pub struct ClusterArgs {
 pub fn rule_checking(text: &str) -> Result<RuleChecking, String> {
     let names = RuleChecking::ALL.map(|(name, _)| name);
     RuleChecking::named(text).ok_or_else(|| format!("give one of {}", names.join(", ")))
+}
+
+/// From what is drawn.
+///
+/// # Errors
+/// What can be said.
+pub fn seed(text: &str) -> Result<u64, String> {
+    text.parse()
+        .map_err(|_| format!("give a seed, which is a whole number from 0 to {}, such as 7", u64::MAX))
 }
 
 impl ClusterArgs {

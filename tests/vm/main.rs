@@ -22,3 +22,4 @@ mod run;
 mod template;
 mod template_attacks;
 mod terminal;
+mod unkind;

@@ -90,12 +90,63 @@ fn who_breaks_a_rule_is_named_with_function_file_and_line_of_the_driver() {
         ["run", "--rules", "stop", "--driver", &driver, "--driver", &crate::own_driver::example_on("node1")];
     let write = "[ $NICLAB_RANK = 1 ] || echo hello >/dev/example; sleep 1000";
     let mut run = niclab.start(run.iter().chain(&["--", "sh", "-c", write]));
-    run.wait_for_line("node0 broke the rule release-number and is stopped there");
+    let told = run.wait_for_line("node0 broke the rule release-number and is stopped there");
     let line = run.wait_for_line("broken rule release-number");
     // By then it may be on its way from one line of it to another, and in what the compiler put into it.
     assert!(line.contains("stopped a moment later, processor 0 near release_what_never_came+0x"), "{line}");
     assert!(line.contains(&format!("{}/example.c:", folder.path().display())), "{line}");
+    // What was told is how it is done: though the guest stands still, and a run has nobody who would ask it anything.
+    let name = told.split("`niclab debug --name ").nth(1).and_then(|rest| rest.split(' ').next());
+    let debug = ["debug", "--name", name.expect("how to go on"), "node0", "--", "-batch"];
+    let debugged = niclab.run(debug.iter().chain(&["-ex", "info symbol $pc"]));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    if std::env::split_paths(&path).any(|folder| folder.join("gdb").is_file()) {
+        let debugged = debugged.success();
+        assert!(debugged.stdout.contains("release_what_never_came"), "{debugged}");
+    } else {
+        assert!(debugged.stderr.contains("install the package gdb"), "{debugged}");
+    }
     run.signal(libc::SIGINT);
     assert_eq!(run.finish().code(), 130);
     assert!(niclab.processes().is_empty(), "{:#?}", niclab.processes());
+}
+
+/// niclab's own driver, which gives the event queue one buffer that is too short: nothing else is wrong, and programs do not notice.
+fn own_driver_with_a_short_buffer() -> tempfile::TempDir {
+    let own: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../guest-driver/kernel");
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let entries =
+        std::fs::read_dir(own).expect("the driver is in the tree").map(|entry| entry.expect("an entry"));
+    for entry in entries.filter(|entry| entry.path().is_file()) {
+        std::fs::copy(entry.path(), folder.path().join(entry.file_name())).expect("a file can be copied");
+    }
+    let path = folder.path().join("niclab_event.c");
+    let source = std::fs::read_to_string(&path).expect("the file is part of the driver");
+    let sound = "sg_init_one(&in, event, sizeof(*event));";
+    assert_eq!(source.matches(sound).count(), 1, "the driver is another by now");
+    let broken = "sg_init_one(&in, event, event == nic->events ? 8 : sizeof(*event));";
+    std::fs::write(path, source.replace(sound, broken)).expect("a file can be written");
+    folder
+}
+
+#[test]
+fn a_scenario_whose_guests_break_a_rule_is_broken_by_it_and_by_nothing_else() {
+    let (niclab, driver) = (Niclab::new(), own_driver_with_a_short_buffer());
+    let scenario = format!(
+        "mode = \"live\"\n[cluster]\nnodes = 2\ndriver = \"{}\"\n[workload]\nkind = \"ping-pong\"\ncount = 20\n\
+         warmup = 5\ninterrupt_every = 1\n[[budget]]\nwhat = \"violations\"\nexact = 0\n",
+        driver.path().display()
+    );
+    std::fs::write(niclab.folder().join("short.toml"), scenario).expect("a scenario");
+    niclab.run(["check", "short.toml"]).success();
+    let outcome = niclab.run(["check", "--rules", "fail", "short.toml"]);
+    assert_eq!(outcome.code(), 1, "{outcome}");
+    for line in [
+        "short.toml: BROKEN",
+        "live: rules of node0: expected none broken, found event-buffer-size",
+        "broken rule event-buffer-size (DEVICE.md, chapter 2)",
+    ] {
+        assert!(outcome.stdout.contains(line), "{line}: {outcome}");
+    }
+    assert!(!outcome.stdout.contains("violations"), "{outcome}");
 }

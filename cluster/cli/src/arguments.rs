@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use niclab_bench::{BenchSection, compare::DEFAULT_PROFILE, figures::PaperFigures};
 use niclab_cluster::{
-    arguments::{ClusterArgs, rule_checking},
+    arguments::{ClusterArgs, rule_checking, seed},
     conform::case::Kind,
 };
 use niclab_images::Watcher;
@@ -270,7 +270,7 @@ pub struct CheckArgs {
     pub junit: Option<PathBuf>,
     /// Have every NIC do what the manual allows and kind hardware seldom does, drawn from this seed (docs/FAULTS.md). Budgets of
     /// scenarios that are close may break by it; messages must not.
-    #[arg(long, value_name = "SEED")]
+    #[arg(long, value_name = "SEED", value_parser = seed, allow_negative_numbers = true)]
     pub unkind: Option<u64>,
     /// Take a ratio of wall times that is undecided after all its rounds for broken.
     #[arg(long)]
@@ -397,10 +397,10 @@ pub struct SimArgs {
     #[arg(long, value_name = "N")]
     pub swarm: Option<u32>,
     /// The seed, instead of the scenario's; the first one of a swarm.
-    #[arg(long, value_name = "S")]
+    #[arg(long, value_name = "S", value_parser = seed)]
     pub seed: Option<u64>,
     /// Have every NIC do what the manual allows and kind hardware seldom does, drawn from this seed (docs/FAULTS.md).
-    #[arg(long, value_name = "SEED")]
+    #[arg(long, value_name = "SEED", value_parser = seed, allow_negative_numbers = true)]
     pub unkind: Option<u64>,
     /// Threads over which a swarm is spread. What is printed does not depend on it.
     #[arg(long, value_name = "N", requires = "swarm")]

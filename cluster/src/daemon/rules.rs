@@ -114,7 +114,7 @@ fn stopped_text(plan: &Plan, node: &NodePlan, first: &BrokenRule, stopped: &Resu
     match stopped {
         Ok(()) => format!(
             "niclab: {node} broke the rule {rule} and is stopped there; `niclab debug --name {name} {node}` looks at it, and lets it \
-             go on"
+             go on; what waits for it waits until then (Ctrl-C ends a run, `niclab down` what is up)"
         ),
         Err(error) => format!("niclab: {node} broke the rule {rule}, and cannot be stopped: {error}"),
     }

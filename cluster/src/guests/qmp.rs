@@ -177,8 +177,7 @@ impl Qmp {
     /// # Errors
     /// [`QmpError`]; silence until the deadline is one.
     pub fn wait_until_running(&mut self, deadline: Instant) -> Result<(), QmpError> {
-        let status = self.execute(&Command::QueryStatus {})?;
-        if status["running"] == Value::Bool(true) {
+        if self.is_running()? {
             return Ok(());
         }
         self.wait_for(deadline, |event, _| (event == "RESUME").then_some(()))
@@ -240,6 +239,14 @@ impl Qmp {
     /// [`QmpError`].
     pub fn go_on(&mut self) -> Result<(), QmpError> {
         self.execute(&Command::Cont {}).map(drop)
+    }
+
+    /// Whether the guest runs, and does not stand still.
+    ///
+    /// # Errors
+    /// [`QmpError`].
+    pub fn is_running(&mut self) -> Result<bool, QmpError> {
+        Ok(self.execute(&Command::QueryStatus {})?["running"] == Value::Bool(true))
     }
 
     /// Stops a guest that runs, for a debugger.

@@ -85,13 +85,22 @@ pub(super) const BENCHES: Benches = Benches {
             goal: Some(Goal::AtLeast(0.9)),
         },
     ],
-    counted: &[Work {
-        name: "ultra_message",
-        unit: "a message of 16 bytes through requester pages, from store to load",
-        program: Program::Device,
-        arguments: &["slices"],
-        units: 10_000,
-    }],
+    counted: &[
+        Work {
+            name: "ultra_message",
+            unit: "a message of 16 bytes through requester pages, from store to load",
+            program: Program::Device,
+            arguments: &["slices"],
+            units: 10_000,
+        },
+        Work {
+            name: "ultra_message_rules",
+            unit: "the same, both ends held to the rules for drivers",
+            program: Program::Device,
+            arguments: &["slices-rules"],
+            units: 10_000,
+        },
+    ],
     round_trips: &[
         RoundTrip { key: "ultra", words: "ULTRA, ends poll", model: "ultra", path: Path::Nic },
         RoundTrip {

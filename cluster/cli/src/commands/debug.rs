@@ -4,6 +4,7 @@ use std::{
     env,
     ffi::OsString,
     fs,
+    io::ErrorKind,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -18,7 +19,7 @@ use niclab_cluster::{
     guests::{processors, qmp::Qmp},
     host::{process::die_with_owner, signals},
     plan::{DriverPlan, NodePlan},
-    supervisor::control::RemoteCommand,
+    supervisor::control::{ControlError, RemoteCommand},
 };
 
 /// What the guest is asked for: each section of module `$1`, and where it is.
@@ -113,11 +114,20 @@ impl Drop for Served<'_> {
     }
 }
 
-/// Sections of a node's driver, and their addresses in its guest.
+/// Sections of a node's driver, and their addresses in its guest: as it says them, or where nobody can ask it any more, because a broken
+/// rule stopped it or because it is of a run, as it said them when the driver was loaded.
 fn sections(folder: &Path, node: &NodePlan, own: &DriverPlan) -> Result<Vec<(String, u64)>> {
+    if !Qmp::connect(&node.qmp_socket)?.is_running()? {
+        return kept_sections(node, own);
+    }
     let fixed = ["sh", "-c", SECTIONS, "sh"].map(str::to_owned);
     let argv = fixed.into_iter().chain([own.module.name.clone()]).collect();
-    let mut command = RemoteCommand::start(folder, &node.name, Exec { argv, ..Exec::default() })?;
+    let mut command = match RemoteCommand::start(folder, &node.name, Exec { argv, ..Exec::default() }) {
+        Err(ControlError::Io(error)) if error.kind() == ErrorKind::NotFound => {
+            return kept_sections(node, own);
+        }
+        command => command?,
+    };
     let mut said = Vec::new();
     loop {
         match command.receive()? {
@@ -140,6 +150,15 @@ fn sections(folder: &Path, node: &NodePlan, own: &DriverPlan) -> Result<Vec<(Str
         }
     }
     Ok(processors::sections(&String::from_utf8_lossy(&said)))
+}
+
+fn kept_sections(node: &NodePlan, own: &DriverPlan) -> Result<Vec<(String, u64)>> {
+    let file = processors::sections_file(node);
+    let said = fs::read_to_string(&file).with_context(|| {
+        let (name, driver, file) = (&node.name, &own.module.name, file.display());
+        format!("nobody can ask {name} where its driver {driver} is, and what it said is not in {file}")
+    })?;
+    Ok(processors::sections(&said))
 }
 
 /// gdb's command that puts the module's symbols to their addresses. Of sections that went after the start nobody asks.

@@ -90,6 +90,25 @@ fn a_missing_cluster_file_is_named() {
 }
 
 #[test]
+fn what_is_no_seed_is_refused_with_what_one_is() {
+    for arguments in [
+        ["run", "--unkind", "x"],
+        ["up", "--unkind", "-1"],
+        ["check", "--unkind", "1.5"],
+        ["sim", "--unkind", "18446744073709551616"],
+        ["sim", "--seed", "seven"],
+    ] {
+        let output = niclab(&arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        let said = text(&output.stderr);
+        assert!(
+            said.contains(arguments[1]) && said.contains("a whole number from 0 to"),
+            "{arguments:?}: {said}"
+        );
+    }
+}
+
+#[test]
 fn a_value_of_a_flag_is_refused_by_the_flags_name() {
     assert!(text(&niclab(&["run", "--nodes", "65"]).stderr).contains("`--nodes`"));
     for (arguments, part) in [

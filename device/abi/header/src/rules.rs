@@ -14,7 +14,8 @@ Generated from the `niclab-abi` crate (`rules.rs`) by `cargo run -p niclab-abi-h
 [DEVICE.md](DEVICE.md) has a name here. `niclab rules NAME` prints an entry.
 
 `--rules report` (key `rules` of a cluster file) has the cards look for broken rules while guests run; `fail` makes the run's exit
-code 1 then; `stop` stops the guest that broke one, for a debugger. A report names rule, chapter, port, model and wall time, and
+code 1 then; `stop` stops the guest that broke one, for a debugger. Without any of them nobody looks, and nothing is paid for it: looking
+takes some 400 instructions of a short message, and messages that would go as a series go one by one ([BENCHMARKS.md](BENCHMARKS.md)). A report names rule, chapter, port, model and wall time, and
 the operations before it (`broken_rules`, `broken_rule_log`; [REPORT-KEYS.md](REPORT-KEYS.md)).
 
 A rule counts as broken only where what the card sees proves it, however long a guest's processor or the host kept anybody waiting. So

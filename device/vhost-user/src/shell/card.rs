@@ -276,7 +276,7 @@ impl Card {
     pub fn take(&mut self, port: u32) -> Option<Launch> {
         let launch = self.pages.take(port);
         if let Some(rules) = &mut self.rules {
-            rules.on_look(&self.pages, &self.vrings, port, launch.is_some());
+            rules.on_look(&self.pages, &self.vrings, port, launch.as_ref().map(|launch| &launch.store));
         }
         launch
     }

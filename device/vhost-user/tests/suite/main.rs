@@ -21,4 +21,5 @@ mod series;
 mod stations;
 mod turns;
 mod ultra;
+mod unkind;
 mod watch;

@@ -71,14 +71,10 @@ impl Area {
 
     /// The device stores these words there.
     fn store(&mut self, address: u64, words: &[u64]) {
-        for (place, word) in (address..).step_by(8).zip(words) {
-            let index = place.wrapping_sub(self.address) / 8;
-            if place >= self.address
-                && let Some(kept) = self.words.get_mut(index as usize)
-            {
-                *kept = *word;
-            }
-        }
+        let before = self.address.saturating_sub(address).div_ceil(8);
+        let first = address.saturating_sub(self.address) / 8;
+        let kept = self.words.iter_mut().skip(first as usize);
+        kept.zip(words.iter().skip(before as usize)).for_each(|(kept, word)| *kept = *word);
     }
 }
 

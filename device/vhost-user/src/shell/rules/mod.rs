@@ -23,7 +23,7 @@ use niclab_abi::event::{CAUSE_ARMED, CAUSE_MESSAGE};
 use niclab_abi::region::{Extent, OP_REGION_EXTEND, OP_REGION_OPEN, RegionName, RegionOpen};
 use niclab_abi::rings::{OP_RING_START, RingStart};
 use niclab_abi::{QUEUE_DOORBELL, QUEUE_EVENT};
-use niclab_model::nic::{HostRange, Register};
+use niclab_model::nic::{HostRange, PageStore, Register};
 use niclab_model::time::Time;
 
 use self::book::{Book, Operation};
@@ -98,17 +98,17 @@ impl Rules {
 
     /// The device has looked for the next launch of `port`, and has taken it or not.
     #[inline]
-    pub fn on_look(&mut self, pages: &Pages, vrings: &[Vring], port: u32, is_taken: bool) {
+    pub fn on_look(&mut self, pages: &Pages, vrings: &[Vring], port: u32, taken: Option<&PageStore>) {
         let Self { book, ports, .. } = self;
         if let Some(port) = ports.get_mut(port as usize).and_then(Option::as_mut) {
-            port.on_look(pages, is_taken, || bell(vrings), book);
+            port.on_look(pages, taken, || bell(vrings), book);
         }
     }
 
     /// Looks whether a launch waits of which nobody told, and takes none.
     pub fn peek(&mut self, pages: &Pages, vrings: &[Vring]) {
         let Self { book, ports, .. } = self;
-        ports.iter_mut().flatten().for_each(|port| port.on_look(pages, false, || bell(vrings), book));
+        ports.iter_mut().flatten().for_each(|port| port.on_look(pages, None, || bell(vrings), book));
     }
 
     /// The device looks at all ports, because somebody rang or for another reason.

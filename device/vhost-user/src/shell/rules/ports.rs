@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use niclab_abi::bar::{LAUNCH_SEQUENCE_SHIFT, PAYLOAD_WORDS, SLOT_LAUNCH_WORD, SLOTS, TAG_WORDS, slot_of};
 use niclab_abi::receive::{REFUSED_HEADER, REFUSED_LENGTH, REFUSED_RESERVED_BITS, StatusLine};
-use niclab_model::nic::Register;
+use niclab_model::nic::{PageStore, Register};
 
 use super::book::{Book, Operation};
 use super::doorbell::{Absent, Verdict};
@@ -34,6 +34,18 @@ impl Slot {
             }
         }
         slot
+    }
+
+    /// The one that the device took: what it has read is what must stay there.
+    const fn taken(sequence: u32, store: &PageStore) -> Self {
+        Self { words: store.words, launch: (sequence as u64) << LAUNCH_SEQUENCE_SHIFT | store.code as u64 }
+    }
+
+    /// The launch `sequence`, if it is there.
+    #[inline]
+    fn launched(pages: &Pages, port: u32, sequence: u32) -> Option<Self> {
+        let is_there = pages.sequence_in_slot_of(port, sequence) == sequence;
+        is_there.then(|| Self::load(pages, port, sequence))
     }
 
     const fn sequence(&self) -> u32 {
@@ -92,9 +104,15 @@ impl Port {
 
     /// The device has looked for the next launch, and has taken one or not.
     #[inline]
-    pub fn on_look(&mut self, pages: &Pages, taken: bool, bell: impl Fn() -> Option<Bell>, book: &mut Book) {
-        if taken {
-            self.on_taken(pages, book);
+    pub fn on_look(
+        &mut self,
+        pages: &Pages,
+        taken: Option<&PageStore>,
+        bell: impl Fn() -> Option<Bell>,
+        book: &mut Book,
+    ) {
+        if let Some(store) = taken {
+            self.on_taken(pages, store, book);
         }
         if let Some(absent) = self.absent {
             match absent.unannounced(pages, self.number, &bell) {
@@ -113,7 +131,7 @@ impl Port {
                 }
             }
         }
-        if !taken {
+        if taken.is_none() {
             self.check_number(pages, book);
             if self.absent.is_none_or(|absent| absent.is_stale(pages)) {
                 self.absent = Absent::look(pages, self.number, bell());
@@ -121,10 +139,10 @@ impl Port {
         }
     }
 
-    fn on_taken(&mut self, pages: &Pages, book: &mut Book) {
+    fn on_taken(&mut self, pages: &Pages, store: &PageStore, book: &mut Book) {
         self.taken += 1;
         let sequence = self.taken as u32;
-        let slot = Slot::load(pages, self.number, sequence);
+        let slot = Slot::taken(sequence, store);
         book.note(Operation::Launch { port: self.number, number: self.taken, code: slot.launch as u32 });
         if self.memory.is_some() && self.taken > self.told + u64::from(SLOTS) {
             let (taken, told) = (self.taken, self.told);
@@ -137,8 +155,7 @@ impl Port {
         if let Some(place) = self.slots.get_mut(slot_of(sequence) as usize) {
             *place = slot;
         }
-        let next = Slot::load(pages, self.number, sequence.wrapping_add(1));
-        self.peeked = (next.sequence() == sequence.wrapping_add(1)).then_some(next);
+        self.peeked = Slot::launched(pages, self.number, sequence.wrapping_add(1));
     }
 
     /// Says what changed in a slot that is still the device's.

@@ -1,0 +1,194 @@
+//! Drivers with one bug each, of kinds that kind hardware hides: over a kind card they work, over an unkind one some seed finds them. The
+//! same driver without the bug works over both.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use super::{Desk, LONG, ROOM};
+use crate::common::{lab_with, pair};
+use niclab_abi::FromBytes;
+use niclab_abi::bar::{DOORBELL_WANTED, INFO_DOORBELL_OFFSET};
+use niclab_abi::control::{OP_PING, Reply, STATUS_OK};
+use niclab_abi::event::{CAUSE_MESSAGE, Event};
+use niclab_device::frontend::ClusterGuest;
+use niclab_device::ring::Buffer;
+use niclab_device::shell::manners::Tick;
+use niclab_spec::WaitPolicy;
+
+/// Seeds that a driver is tried with.
+const SEEDS: u64 = 24;
+
+/// A driver with its bug or without, over a card that is unkind by this seed or kind. What went wrong, if something did.
+type Driver = fn(seed: Option<u64>, has_bug: bool) -> Result<(), String>;
+
+/// What unkindness finds, and nothing else does.
+#[track_caller]
+fn assert_found(driver: Driver) {
+    assert_eq!(driver(None, false), Ok(()), "it is no driver");
+    assert_eq!(driver(None, true), Ok(()), "kind hardware does not hide the bug");
+    for seed in 0..SEEDS {
+        assert_eq!(driver(Some(seed), false), Ok(()), "seed {seed}: the driver without the bug");
+    }
+    let found = (0..SEEDS).filter(|seed| driver(Some(*seed), true).is_err()).count();
+    assert!(found > 0, "no seed of {SEEDS} finds it");
+}
+
+/// An operation that there is not.
+const NONE_SUCH: u32 = 0xdead;
+
+/// Two requests under way. The bug: answers come in the order of requests.
+fn answers_in_order(seed: Option<u64>, has_bug: bool) -> Result<(), String> {
+    let desk = Desk::new();
+    let mut world = desk.shell().world();
+    seed.into_iter().for_each(|seed| world.be_unkind(0, seed));
+    for _ in 0..16 {
+        let asked = [(desk.ask(0, OP_PING), 0, true), (desk.ask(1, NONE_SUCH), 1, false)];
+        let mut next = asked.iter();
+        for _ in 0..asked.len() {
+            let head = loop {
+                if let Some(head) = desk.answer() {
+                    break head;
+                }
+                if !world.serve_control(0) {
+                    world.mind(Tick::Act, Some(Instant::now() + LONG));
+                }
+            };
+            let believed = if has_bug { next.next() } else { asked.iter().find(|(of, ..)| *of == head) };
+            let Some((_, place, is_well)) = believed else { return Err("an answer to nothing".to_owned()) };
+            let mut bytes = [0; Reply::BYTES];
+            let address = desk.room + 2 * ROOM * place + ROOM;
+            desk.guest.memory().slice(address, Reply::BYTES).unwrap().copy_to(&mut bytes);
+            let status = Reply::from_bytes(&bytes).unwrap().status;
+            if status == u32::MAX || (status == STATUS_OK) != *is_well {
+                return Err(format!("request {place} has status {status:#x}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_driver_that_takes_answers_in_order_is_found() {
+    assert_found(answers_in_order);
+}
+
+/// A request, and a limit to how long it is waited for. The bug: less patience than the device may want.
+fn patience(seed: Option<u64>, has_bug: bool) -> Result<(), String> {
+    let desk = Desk::new();
+    let mut world = desk.shell().world();
+    seed.into_iter().for_each(|seed| world.be_unkind(0, seed));
+    let limit_ms = if has_bug { 1_000 } else { desk.guest.config().control_timeout_ms };
+    for number in 0..64 {
+        let begin = Instant::now();
+        desk.ask(0, OP_PING);
+        world.serve_control(0);
+        world.mind(Tick::Quiet, Some(begin + Duration::from_millis(limit_ms.into())));
+        if desk.answer().is_none() {
+            return Err(format!("request {number} is not answered in {limit_ms} ms: the device is dead"));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_driver_without_patience_is_found() {
+    assert_found(patience);
+}
+
+/// Messages are told by events, and as many are to be taken. The bug: an event is one message.
+fn events_counted(seed: Option<u64>, has_bug: bool) -> Result<(), String> {
+    const MESSAGES: u64 = 24;
+    let desk = Desk::new();
+    desk.guest.offer_event_buffers(32).unwrap();
+    let mut world = desk.shell().world();
+    seed.into_iter().for_each(|seed| world.be_unkind(0, seed));
+    let mut told = 0;
+    for _ in 0..MESSAGES {
+        world.nodes[0].card.raise(CAUSE_MESSAGE, 0);
+        world.mind(Tick::Act, None);
+        let events = desk.guest.take_events().unwrap();
+        told += events.iter().map(|event| if has_bug { 1 } else { event.count }).sum::<u64>();
+    }
+    world.mind(Tick::Quiet, None);
+    let events = desk.guest.take_events().unwrap();
+    told += events.iter().map(|event| if has_bug { 1 } else { event.count }).sum::<u64>();
+    if told == MESSAGES { Ok(()) } else { Err(format!("{told} messages of {MESSAGES} are told")) }
+}
+
+#[test]
+fn a_driver_that_believes_an_event_to_be_one_message_is_found() {
+    assert_found(events_counted);
+}
+
+/// A buffer for each event. The bug: buffers come back in the order in which they were given.
+fn buffers_in_order(seed: Option<u64>, has_bug: bool) -> Result<(), String> {
+    const BUFFERS: u64 = 16;
+    let desk = Desk::new();
+    let first = desk.guest.memory().allocate(BUFFERS * Event::BYTES as u64, 8).unwrap();
+    let place = |number: u64| first + number * Event::BYTES as u64;
+    let of_head: BTreeMap<u16, u64> = desk.guest.with_event_ring(|ring| {
+        let buffer = |number| Buffer { address: place(number), bytes: Event::BYTES as u32, writable: true };
+        let heads = (0..BUFFERS).map(|number| (ring.add(&[buffer(number)]).unwrap().unwrap(), number));
+        let of_head = heads.collect();
+        ring.show().unwrap();
+        of_head
+    });
+    let mut world = desk.shell().world();
+    seed.into_iter().for_each(|seed| world.be_unkind(0, seed));
+    let mut told = 0;
+    for number in 0..BUFFERS / 2 {
+        world.nodes[0].card.raise(CAUSE_MESSAGE, 0);
+        world.mind(Tick::Quiet, None);
+        let (head, _) = desk.guest.with_event_ring(|ring| ring.poll_used()).unwrap().ok_or("no event")?;
+        let mut bytes = [0; Event::BYTES];
+        let buffer = if has_bug { number } else { of_head[&head] };
+        desk.guest.memory().slice(place(buffer), Event::BYTES).unwrap().copy_to(&mut bytes);
+        told += Event::from_bytes(&bytes).unwrap().count;
+    }
+    if told == BUFFERS / 2 { Ok(()) } else { Err(format!("{told} events of {} are told", BUFFERS / 2)) }
+}
+
+#[test]
+fn a_driver_that_believes_buffers_to_come_back_in_order_is_found() {
+    assert_found(buffers_in_order);
+}
+
+fn wants_doorbell(guest: &ClusterGuest) -> bool {
+    let word = &guest.bar().words()[INFO_DOORBELL_OFFSET as usize / 8];
+    u64::from_le(word.load(std::sync::atomic::Ordering::SeqCst)) == DOORBELL_WANTED
+}
+
+/// Two launches, the second of which finds the device awake or asleep. The bug: the word is looked at before the launch, not behind it.
+fn doorbell_word(seed: Option<u64>, has_bug: bool) -> Result<(), String> {
+    let lab = lab_with(2, |config| {
+        config.nodes.iter_mut().for_each(|node| node.nic.wait = WaitPolicy::Block);
+    });
+    let guests = [lab.guest(0).unwrap(), lab.guest(1).unwrap()];
+    let [mut a, mut b] = pair([&guests[0], &guests[1]]);
+    let shell = lab.daemon().shell();
+    seed.into_iter().for_each(|seed| shell.world().be_unkind(0, seed));
+    let mut received = 0;
+    for number in 0..8 {
+        assert!(a.launch_raw(64, &[number; 10]) > 0);
+        // Rung for: the device looks, and then as long as it has promised to.
+        let mut is_awake = shell.serve_doorbell(0).more;
+        let looked_before = wants_doorbell(&guests[0]);
+        while is_awake {
+            is_awake = shell.serve_doorbell(0).more;
+        }
+        assert!(a.launch_raw(64, &[number; 10]) > 0);
+        let rings = if has_bug { looked_before } else { wants_doorbell(&guests[0]) };
+        while rings && shell.serve_doorbell(0).more {}
+        received += std::iter::from_fn(|| b.try_receive()).count();
+        b.release_lazily();
+        if received as u64 != 2 * (number + 1) {
+            return Err(format!("{received} messages of {} arrive", 2 * (number + 1)));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_driver_that_looks_at_the_doorbell_word_too_early_is_found() {
+    assert_found(doorbell_word);
+}

@@ -1,0 +1,244 @@
+//! Unkind cards, kind by kind, with a guest that asks and looks by itself: whoever else would serve it waits for the world, and what time it
+//! is, the card is told. So nothing here depends on the machine.
+
+mod drivers;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use crate::common::{lab, stats};
+use niclab_abi::control::{OP_PING, Reply, Request};
+use niclab_abi::event::CAUSE_MESSAGE;
+use niclab_abi::{FromBytes, MAGIC, ToBytes};
+use niclab_device::frontend::ClusterGuest;
+use niclab_device::lab::Lab;
+use niclab_device::ring::Buffer;
+use niclab_device::shell::Shell;
+use niclab_device::shell::manners::Tick;
+use niclab_device::shell::world::World;
+
+/// Of the card of node 0.
+const SEED: u64 = 7;
+/// Requests that are under way at once, at the most.
+const PLACES: u64 = 8;
+/// Bytes of a request, and of the room for its answer.
+const ROOM: u64 = 32;
+/// The clock alone brings nothing that waits for something else.
+const LONG: Duration = Duration::from_secs(3600);
+
+/// A guest that has its control queue to itself.
+struct Desk {
+    lab: Lab,
+    guest: Arc<ClusterGuest>,
+    /// A request and its answer for each place.
+    room: u64,
+}
+
+impl Desk {
+    fn new() -> Self {
+        let lab = lab(2);
+        let guest = lab.guest(0).unwrap();
+        let room = guest.memory().allocate(2 * ROOM * PLACES, 8).unwrap();
+        Self { lab, guest, room }
+    }
+
+    fn shell(&self) -> &Shell {
+        self.lab.daemon().shell()
+    }
+
+    /// Asks for an operation, and says which descriptor the request begins with.
+    fn ask(&self, place: u64, operation: u32) -> u16 {
+        let address = self.room + 2 * ROOM * place;
+        let mut request = [0; Request::BYTES];
+        Request { operation, body_bytes: 0 }.to_bytes(&mut request);
+        let bytes = |address, bytes| self.guest.memory().slice(address, bytes).unwrap();
+        bytes(address, Request::BYTES).copy_from(&request);
+        bytes(address + ROOM, Reply::BYTES).copy_from(&[0xff; Reply::BYTES]);
+        let readable = Buffer { address, bytes: Request::BYTES as u32, writable: false };
+        let writable = Buffer { address: address + ROOM, bytes: ROOM as u32, writable: true };
+        self.guest.with_control_ring(|ring| {
+            let head = ring.add(&[readable, writable]).unwrap().unwrap();
+            ring.show().unwrap();
+            head
+        })
+    }
+
+    /// The next answer: the descriptor that its request began with.
+    fn answer(&self) -> Option<u16> {
+        self.guest.with_control_ring(|ring| {
+            let (head, _) = ring.poll_used().unwrap()?;
+            ring.reclaim(head).unwrap();
+            Some(head)
+        })
+    }
+
+    fn has_magic(&self) -> bool {
+        u64::from_le(self.guest.bar().words()[0].load(Ordering::Acquire)) == MAGIC
+    }
+
+    /// How often this kind happened. Nobody may hold the world.
+    fn count(&self, kind: &str) -> u64 {
+        stats(&self.lab, 0).unkind.get(kind).copied().unwrap_or(0)
+    }
+}
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Fate {
+    AtOnce,
+    /// After so many acts of anybody.
+    Acts(u32),
+    /// By the clock, so many milliseconds later.
+    Clock(u64),
+}
+
+/// The clocks by which answers come that wait for no acts: late ones, and those just before the limit.
+const CLOCKS_MS: [u64; 2] = [150, 3_000];
+
+/// Asks once, and waits.
+fn fate(desk: &Desk, world: &mut World<'_>) -> Fate {
+    let before = Instant::now();
+    desk.ask(0, OP_PING);
+    world.serve_control(0);
+    let after = Instant::now();
+    let is_answered = || desk.answer().is_some();
+    if is_answered() {
+        return Fate::AtOnce;
+    }
+    for acts in 1..=8 {
+        world.mind(Tick::Act, Some(before));
+        if is_answered() {
+            return Fate::Acts(acts);
+        }
+    }
+    for ms in CLOCKS_MS {
+        world.mind(Tick::Quiet, Some(before + Duration::from_millis(ms) - Duration::from_nanos(1)));
+        assert!(!is_answered(), "an answer comes before {ms} ms are over, and by no act");
+        world.mind(Tick::Time, Some(after + Duration::from_millis(ms)));
+        if is_answered() {
+            return Fate::Clock(ms);
+        }
+    }
+    panic!("an answer never comes");
+}
+
+#[test]
+fn answers_are_late_by_acts_or_by_the_clock_and_twice_just_before_the_limit() {
+    let desk = Desk::new();
+    let mut world = desk.shell().world();
+    world.be_unkind(0, SEED);
+    let fates: Vec<Fate> = (0..1500).map(|_| fate(&desk, &mut world)).collect();
+    drop(world);
+    let count = |is: fn(&Fate) -> bool| fates.iter().filter(|fate| is(fate)).count() as u64;
+    let by_acts = count(|fate| matches!(fate, Fate::Acts(_)));
+    let (late, at_limit) =
+        (count(|fate| *fate == Fate::Clock(150)), count(|fate| *fate == Fate::Clock(3_000)));
+    assert!((200..450).contains(&by_acts) && (50..150).contains(&late), "{by_acts} {late}");
+    assert_eq!((desk.count("reply_late"), desk.count("reply_at_limit")), (by_acts + late, at_limit));
+    assert_eq!(at_limit, 2, "of a card");
+    for acts in 1..=6 {
+        assert!(fates.contains(&Fate::Acts(acts)), "{acts}");
+    }
+    // What is left of the limit is the driver's.
+    assert_eq!(desk.guest.config().control_timeout_ms, 3_000 + 2_000);
+}
+
+#[test]
+fn requests_that_wait_together_are_taken_one_by_one() {
+    let desk = Desk::new();
+    let mut world = desk.shell().world();
+    world.be_unkind(0, SEED);
+    let mut left = 0;
+    let mut turns_of_rounds = Vec::new();
+    for _ in 0..64 {
+        for place in 0..4 {
+            desk.ask(place, OP_PING);
+        }
+        let mut turns = 1;
+        while world.serve_control(0) {
+            turns += 1;
+        }
+        world.mind(Tick::Quiet, Some(Instant::now() + LONG));
+        assert_eq!(std::iter::from_fn(|| desk.answer()).count(), 4);
+        left += turns - 1;
+        turns_of_rounds.push(turns);
+    }
+    drop(world);
+    for turns in 1..=4 {
+        assert!(turns_of_rounds.contains(&turns), "never in {turns} turns: {turns_of_rounds:?}");
+    }
+    assert_eq!(desk.count("requests_one_by_one"), left);
+}
+
+#[test]
+fn the_magic_word_is_late_and_comes_long_before_the_limit() {
+    let desk = Desk::new();
+    let mut world = desk.shell().world();
+    world.be_unkind(0, SEED);
+    let (mut at_once, mut soon, mut latest) = (0, 0, 0);
+    for _ in 0..600 {
+        world.nodes[0].card.retract();
+        let before = Instant::now();
+        world.nodes[0].card.publish();
+        let after = Instant::now();
+        if desk.has_magic() {
+            at_once += 1;
+            continue;
+        }
+        // By no act, and not before its time.
+        world.mind(Tick::Quiet, Some(before));
+        assert!(!desk.has_magic());
+        world.mind(Tick::Time, Some(after + Duration::from_millis(32)));
+        if desk.has_magic() {
+            soon += 1;
+            continue;
+        }
+        world.mind(Tick::Time, Some(before + Duration::from_millis(999)));
+        assert!(!desk.has_magic());
+        world.mind(Tick::Time, Some(after + Duration::from_secs(1)));
+        assert!(desk.has_magic(), "it never comes");
+        latest += 1;
+    }
+    assert!(at_once > 300 && soon > 100 && latest > 0, "{at_once} {soon} {latest}");
+    // A BAR that stands nowhere any more gets none.
+    while desk.has_magic() {
+        world.nodes[0].card.retract();
+        world.nodes[0].card.publish();
+    }
+    world.nodes[0].card.retract();
+    world.mind(Tick::Time, Some(Instant::now() + LONG));
+    assert!(!desk.has_magic());
+    drop(world);
+    assert!(desk.count("magic_late") > soon + latest);
+}
+
+/// The fates of requests, and of the magic word, with other opportunities between them or without.
+fn fates(seed: u64, is_disturbed: bool) -> Vec<(Fate, bool)> {
+    let desk = Desk::new();
+    desk.guest.offer_event_buffers(32).unwrap();
+    let mut world = desk.shell().world();
+    world.be_unkind(0, seed);
+    let mut fates = Vec::new();
+    for _ in 0..150 {
+        world.nodes[0].card.retract();
+        world.nodes[0].card.publish();
+        let is_magic = desk.has_magic();
+        if is_disturbed {
+            (0..3).for_each(|port| world.nodes[0].card.raise(CAUSE_MESSAGE, port));
+            drop(desk.guest.take_events().unwrap());
+            world.serve_pages(0);
+        }
+        fates.push((fate(&desk, &mut world), is_magic));
+    }
+    fates
+}
+
+/// What docs/FAULTS.md promises, and no more: the n-th opportunity of a kind has its fate, whatever else happens.
+#[test]
+fn the_same_seed_gives_the_same_fates() {
+    let first = fates(SEED, false);
+    assert_eq!(first, fates(SEED, false));
+    assert_eq!(first, fates(SEED, true));
+    assert_ne!(first, fates(SEED + 1, false));
+}
