@@ -99,7 +99,8 @@ fn find(variant: &Variant) -> Option<Found> {
     let mut cases = CASES;
     // Whoever is expected to name it is asked first.
     let is_watched = |options: &[&str]| options.contains(&"watching");
-    cases.sort_by_key(|options| is_watched(options) != matches!(variant.finder, Finder::Kernel(_)));
+    let is_kernels = matches!(variant.finder, Finder::Kernel(_) | Finder::RuleOnWatchingKernel(_));
+    cases.sort_by_key(|options| is_watched(options) != is_kernels);
     for options in cases {
         let outcome = niclab.run(conform(variant.driver, &folder.display().to_string(), options));
         let conformance = outcome.json();
@@ -116,6 +117,7 @@ fn find(variant: &Variant) -> Option<Found> {
 fn expected(finder: Finder) -> String {
     match finder {
         Finder::Rule(rule) => format!("rule {rule}"),
+        Finder::RuleOnWatchingKernel(rule) => format!("rule {rule}, watched"),
         Finder::Kernel(what) => format!("kernel: {what}"),
         Finder::Nobody(why) => format!("nobody: {why}"),
     }

@@ -22,6 +22,8 @@ pub enum Driver {
 pub enum Finder {
     /// A rule of the device's.
     Rule(&'static str),
+    /// A rule of the device's, where the guest's kernel clears memory that is given back.
+    RuleOnWatchingKernel(&'static str),
     /// A kernel that watches.
     Kernel(&'static str),
     /// Nobody here, and why.
@@ -193,7 +195,7 @@ pub const VARIANTS: &[Variant] = &[
         name: "freed-before-reset",
         class: "receive memory is freed while the device may still write there",
         driver: Driver::Ultra,
-        finder: Finder::Rule("port-memory-untouched"),
+        finder: Finder::RuleOnWatchingKernel("port-memory-untouched"),
         edits: &[Edit {
             file: "example.c",
             sound: "	misc_deregister(&card->misc);
@@ -401,7 +403,7 @@ static void example_stop",
         name: "address-of-mapped-memory",
         class: "memory of vmalloc is given to a device as if it were in one piece",
         driver: Driver::Gamma,
-        finder: Finder::Rule("descriptor-sound"),
+        finder: Finder::Kernel("bug: virt_to_phys"),
         edits: &[Edit {
             file: "example.c",
             sound: "	next->address = page_to_phys(vmalloc_to_page(frame)) + offset_in_page(frame);",
@@ -431,7 +433,7 @@ static void example_stop",
         name: "port-memory-freed-before-close",
         class: "memory is unpinned or freed before the device was told to let go of it",
         driver: Driver::Ours,
-        finder: Finder::Rule("port-memory-untouched"),
+        finder: Finder::RuleOnWatchingKernel("port-memory-untouched"),
         edits: &[
             Edit {
                 file: "niclab_port.c",
