@@ -16,8 +16,8 @@ use niclab_tests::{Niclab, compile};
 use serde_json::Value;
 use table::{Driver, Finder, VARIANTS, Variant};
 
-/// So many bugs may be named by nobody.
-const MOST_UNNAMED: usize = 2;
+/// So many bugs may be named by nobody: two that nobody is expected to name, and one that takes a look between two stores.
+const MOST_UNNAMED: usize = 3;
 
 /// Longest messages of the example drivers.
 fn most_bytes(driver: Driver) -> &'static str {
