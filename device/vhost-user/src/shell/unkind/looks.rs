@@ -105,3 +105,24 @@ impl World<'_> {
         Some(Found { work, more })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_card_sleeps_after_few_looks_mostly_and_stays_awake_for_long_at_times() {
+        let mut manners = Manners::new(1, 0);
+        let (mut short, mut long) = (0, 0);
+        for _ in 0..1_000 {
+            manners.looks.is_on = false;
+            let (left, has_looked) = manners.looks_left();
+            assert!(!has_looked && left <= MAX_LOOKS * LONGER);
+            short += u32::from((1..=MAX_LOOKS).contains(&left));
+            long += u32::from(left >= LONGER);
+            // Drawn once for a doorbell.
+            assert_eq!(manners.looks_left(), (left, true));
+        }
+        assert!(long > 20 && short > 4 * long, "{short} short, {long} long");
+    }
+}

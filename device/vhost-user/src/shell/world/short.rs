@@ -5,8 +5,8 @@
 //! node's pages ([`World::is_way_clear`]): somebody who watches, faults, programs that take turns, a card with work in hand; and for
 //! each message whether anything is under way. Lines of status and credits that go back are parcels and stores like others. Where
 //! something is in the way, and for what a message causes at its receiver beside a store (an acknowledgement, an interrupt), the
-//! general way is taken, which gets the same out of the same outbox. Launches that ask for the same go together ([`series`]). `tests` holds one world that has the short way against one that
-//! has not.
+//! general way is taken, which gets the same out of the same outbox. Launches that ask for the same go together ([`series`]). `tests`
+//! holds one world that has the short way against one that has not.
 
 mod series;
 #[cfg(test)]
