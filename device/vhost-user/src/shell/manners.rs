@@ -232,3 +232,21 @@ pub struct Looks {
     /// It has looked since the doorbell was rung.
     pub(super) is_on: bool,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn some_answers_are_later_than_the_impatient_wait_and_most_are_not() {
+        let mut manners = Manners::new(1, 0);
+        // Those just before the limit are others.
+        manners.at_limit = 0;
+        let begin = Instant::now();
+        let late: Vec<When> = (0..1_000).filter_map(|_| manners.reply_when()).collect();
+        let long = late.iter().filter(|when| matches!(when, When::At(at) if *at >= begin + IMPATIENT_AFTER));
+        let long = long.count();
+        assert!(late.len() > 100 && late.len() < 500, "{} late", late.len());
+        assert!(long > late.len() / 8 && long < late.len() / 2, "{long} of {}", late.len());
+    }
+}
