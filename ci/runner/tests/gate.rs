@@ -26,7 +26,8 @@ fn gate(cargo: &str) -> (TempDir, Command) {
     let path = format!("{}:{}", at("bin").display(), std::env::var("PATH").unwrap());
     let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("../test"));
     command.arg("quick").env("PATH", path).env("CARGO_TARGET_DIR", at("target")).env("NOTES", at("notes"));
-    command.process_group(0).stdin(Stdio::null());
+    // What a script that is killed leaves behind goes with the folder.
+    command.env("TMPDIR", folder.path()).process_group(0).stdin(Stdio::null());
     (folder, command)
 }
 
