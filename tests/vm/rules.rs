@@ -92,13 +92,17 @@ fn who_breaks_a_rule_is_named_with_function_file_and_line_of_the_driver() {
     let mut run = niclab.start(run.iter().chain(&["--", "sh", "-c", write]));
     let told = run.wait_for_line("node0 broke the rule release-number and is stopped there");
     let line = run.wait_for_line("broken rule release-number");
-    // By then it may be on its way from one line of it to another, and in what the compiler put into it.
-    assert!(line.contains("stopped a moment later, processor 0 near release_what_never_came+0x"), "{line}");
+    // By then it may be on its way from one line of it to another, in what the compiler put into it, or still in the kernel's function
+    // that rings for it.
+    let is_there = line.contains("stopped a moment later, processor 0 near release_what_never_came+0x");
+    let rings = "called perhaps near release_what_never_came+0x";
+    assert!(is_there || line.contains(rings), "{line}");
     assert!(line.contains(&format!("{}/example.c:", folder.path().display())), "{line}");
     // What was told is how it is done: though the guest stands still, and a run has nobody who would ask it anything.
     let name = told.split("`niclab debug --name ").nth(1).and_then(|rest| rest.split(' ').next());
     let debug = ["debug", "--name", name.expect("how to go on"), "node0", "--", "-batch"];
-    let debugged = niclab.run(debug.iter().chain(&["-ex", "info symbol $pc"]));
+    let symbol = if is_there { "info symbol $pc" } else { "info symbol release_what_never_came" };
+    let debugged = niclab.run(debug.iter().chain(&["-ex", symbol]));
     let path = std::env::var_os("PATH").unwrap_or_default();
     if std::env::split_paths(&path).any(|folder| folder.join("gdb").is_file()) {
         let debugged = debugged.success();
