@@ -2,7 +2,7 @@
 //!
 //! `tests/layering.rs` compares who imports whom with the one table of who may; `tests/circles.rs` does it with the files of a
 //! package; `tests/models.rs` finds shared code that names a NIC model, and `tests/constants.rs` numbers of models that do not say
-//! where they are from; `tests/style.rs` holds every source to the limits of CONTRIBUTING.md.
+//! where they are from; `tests/examples.rs` holds that examples in documentation are run; `tests/style.rs` holds every source to the limits of CONTRIBUTING.md.
 
 pub mod modules;
 
@@ -57,8 +57,12 @@ pub struct Dependency {
 /// A crate of a package.
 #[derive(Debug, Deserialize)]
 pub struct Target {
+    /// What it is: `lib`, `bin`, `test`, among others.
+    pub kind: Vec<String>,
     /// Its root file.
     pub src_path: PathBuf,
+    /// Whether the examples of its documentation are run.
+    pub doctest: bool,
 }
 
 /// The packages of the workspace.

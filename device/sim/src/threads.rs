@@ -19,8 +19,13 @@ use crate::part::{Others, Outbox, Part};
 use crate::queue::{Queue, Slab};
 
 /// How often a thread looks for what another one is about to hand to it before it sleeps: a window of some thousand events takes
-/// a millisecond, and to be woken takes some hundredths of one.
+/// a millisecond, and to be woken takes some hundredths of one. Not at all where threads have no core each: it would be that one's.
 const LOOKS: u32 = 1_000;
+
+fn looks(threads: usize) -> u32 {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    if threads > cores { 0 } else { LOOKS }
+}
 
 /// What all parts have achieved, and when that last changed.
 struct Achieved {
@@ -32,6 +37,7 @@ struct Achieved {
 pub(crate) fn run(whole: &mut Part, threads: usize, bound: &mut Bound) -> bool {
     let (clock, messages) = (whole.clock, messages_of([&*whole]));
     let mut parts = divide(whole, threads, bound.most_at_once());
+    let looks = looks(parts.len());
     let mut achieved = Achieved { messages, since: clock };
     let is_over = std::thread::scope(|scope| {
         let hands: Vec<Hand> = parts
@@ -40,7 +46,7 @@ pub(crate) fn run(whole: &mut Part, threads: usize, bound: &mut Bound) -> bool {
             .map(|_| {
                 let ((give, taken), (back, returned)) = (sync_channel::<(u64, Part)>(1), sync_channel(1));
                 scope.spawn(move || {
-                    while let Some((phase, mut part)) = wait(&taken) {
+                    while let Some((phase, mut part)) = wait(&taken, looks) {
                         part.run(phase);
                         if back.send(part).is_err() {
                             return;
@@ -53,7 +59,7 @@ pub(crate) fn run(whole: &mut Part, threads: usize, bound: &mut Bound) -> bool {
         while let Some(phase) = exchange(&mut parts) {
             let begin = whole.queue.begin_of(phase);
             let before = events_of(&parts);
-            carry_out(&mut parts, phase, &hands);
+            carry_out(&mut parts, phase, &hands, looks);
             if parts.len() != hands.len() + 1 {
                 // Another thread has panicked, and with it so does this one, behind the scope.
                 return false;
@@ -83,18 +89,18 @@ struct Hand {
 }
 
 /// All parts carry out a phase, the first one on this thread.
-fn carry_out(parts: &mut Vec<Part>, phase: u64, hands: &[Hand]) {
+fn carry_out(parts: &mut Vec<Part>, phase: u64, hands: &[Hand], looks: u32) {
     for (part, hand) in parts.drain(1..).zip(hands) {
         // One that ended has panicked, and so will this thread when it has waited for all of them.
         let _ = hand.give.send((phase, part));
     }
     parts.iter_mut().for_each(|part| part.run(phase));
-    parts.extend(hands.iter().filter_map(|hand| wait(&hand.returned)));
+    parts.extend(hands.iter().filter_map(|hand| wait(&hand.returned, looks)));
 }
 
 /// The next thing that comes, for which this thread soon need not wait.
-fn wait<T>(from: &Receiver<T>) -> Option<T> {
-    for _ in 0..LOOKS {
+fn wait<T>(from: &Receiver<T>, looks: u32) -> Option<T> {
+    for _ in 0..looks {
         match from.try_recv() {
             Ok(value) => return Some(value),
             Err(TryRecvError::Empty) => std::hint::spin_loop(),
