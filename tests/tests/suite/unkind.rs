@@ -8,7 +8,7 @@ use niclab_spec::{NicModel, Receive, SimConfig, Workload, WorkloadKind};
 use crate::stage::{Pace, config, live, simulated};
 
 /// Seeds with which programs run freely.
-const SEEDS: u64 = 150;
+const SEEDS: u64 = 75;
 
 /// The models whose ports are the card's: others' drivers are tried in guests.
 fn models() -> Vec<NicModel> {
