@@ -242,10 +242,12 @@ pub enum ImageError {
     },
 
     /// A file the user named is not there.
-    #[error("the {what} {} is not there or no file", path.display())]
+    #[error("the {what} {} is not there or no file; {mend}", path.display())]
     NoSuchFile {
         /// What it was named as.
         what: &'static str,
+        /// What else can be named.
+        mend: &'static str,
         /// The path given.
         path: PathBuf,
     },
