@@ -22,8 +22,8 @@ use super::{
 };
 use crate::host::runtime::RuntimeRoot;
 
-/// Seeds for which guests whose kernel watches are asked once.
-const SEEDS_A_LOOK: usize = 10;
+/// Seeds for which guests whose kernel watches are asked once: a question takes as long as some seeds.
+const SEEDS_A_LOOK: usize = 25;
 
 /// What is said of a seed whose guests could not be asked.
 const NOT_ASKED: &str = "passed, but nobody looked for leaks: its guests ended before";
