@@ -314,7 +314,7 @@ mod tests {
             (&"4".into(), &"5".into(), &"6".into()),
             "{text}"
         );
-        assert!(text.contains("need them: niclab conform --case unkind --from 1 --seeds 4\n"), "{text}");
+        assert!(text.contains("needs them: niclab conform --case unkind --from 1 --seeds 4\n"), "{text}");
         assert!(text.ends_with("5 passed, 1 failed, 0 not run\n"), "{text}");
     }
 
