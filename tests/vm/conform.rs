@@ -3,6 +3,7 @@
 use std::fs;
 
 use niclab_tests::{Niclab, compile};
+use serde_json::Value;
 
 #[allow(dead_code, reason = "each test looks at a part of it")]
 #[path = "../drivers/table.rs"]
@@ -30,6 +31,55 @@ fn a_good_driver_passes_and_what_can_be_seen_of_a_bad_one_is_told_with_the_line_
     assert!(niclab.processes().is_empty(), "{:#?}", niclab.processes());
 }
 
+/// The cases of a run, and how it ended.
+fn cases(niclab: &Niclab, conform: &[&str]) -> (i32, Vec<Value>) {
+    let outcome = niclab.run([&["conform", "--case", "unkind", "--one-boot", "--json"], conform].concat());
+    let cases = outcome.json()["cases"].as_array().cloned().unwrap_or_else(|| panic!("no cases: {outcome}"));
+    (outcome.code(), cases)
+}
+
+#[test]
+fn several_seeds_have_one_boot_and_one_that_finds_a_bug_is_named() {
+    let niclab = Niclab::new();
+    let (code, sound) = cases(&niclab, &["--seeds", "4"]);
+    assert_eq!(code, 0, "{sound:#?}");
+    let seeds: Vec<u64> = sound.iter().filter_map(|case| case["seed"].as_u64()).collect();
+    assert_eq!(seeds, [1, 2, 3, 4], "{sound:#?}");
+    assert!(sound[1..].iter().all(|case| case["booted_with"] == 1), "{sound:#?}");
+    // A card that is given seed 1 answers a request of its driver's first ones just before the limit, as one that begins with it does.
+    let (_, again) = cases(&niclab, &["--from", "0", "--seeds", "2"]);
+    let at_limit = |case: &Value| case["unkind"]["reply_at_limit"].as_u64();
+    assert!(at_limit(&sound[0]).is_some() && at_limit(&again[1]).is_some(), "{sound:#?} {again:#?}");
+    assert!(sound[1..].iter().any(|case| at_limit(case).is_none()), "one is as the other: {sound:#?}");
+
+    put_messages(&niclab);
+    let variant =
+        VARIANTS.iter().find(|variant| variant.name == "completion-taken-twice").expect("a bug of the table");
+    let folder = niclab.folder().join("driver");
+    fs::create_dir(&folder).expect("a folder");
+    variant.plant(&folder).expect("a driver with a bug");
+    let driver = folder.display().to_string();
+    let conform = [
+        "--from",
+        "0",
+        "--seeds",
+        "8",
+        "--fail-fast",
+        "--driver",
+        &driver,
+        "--",
+        "./messages",
+        "/dev/example",
+        "64",
+    ];
+    let (code, cases) = cases(&niclab, &conform);
+    let last = cases.last().expect("a case");
+    assert_eq!((code, &last["passed"]), (1, &Value::Bool(false)), "{cases:#?}");
+    let again = format!("--case unkind --from {} --one-boot", last["seed"]);
+    assert!(last["repeat"].as_str().is_some_and(|line| line.contains(&again)), "{last:#}");
+    assert!(niclab.processes().is_empty(), "{:#?}", niclab.processes());
+}
+
 #[test]
 fn wrong_use_and_drivers_that_cannot_be_built_have_codes_of_their_own() {
     let niclab = Niclab::new();
@@ -40,6 +90,9 @@ fn wrong_use_and_drivers_that_cannot_be_built_have_codes_of_their_own() {
     let unknown = niclab.run(["conform", "--case", "no-such"]);
     assert_eq!(unknown.code(), 2, "{unknown}");
     assert!(unknown.stderr.contains("rebind"), "{unknown}");
+    let other = niclab.run(["conform", "--case", "plain", "--one-boot"]);
+    assert_eq!(other.code(), 2, "{other}");
+    assert!(other.stderr.contains("leave it out"), "{other}");
     let nothing = niclab.folder().display().to_string();
     let unbuilt = niclab.run(["conform", "--driver", &nothing, "--", "true"]);
     assert_eq!(unbuilt.code(), 3, "{unbuilt}");

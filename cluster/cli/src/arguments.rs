@@ -319,6 +319,9 @@ pub struct ConformArgs {
     /// How long the command may take, in seconds of wall time, until it is a hang.
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     pub timeout: Duration,
+    /// Try the seeds of an unkind device one after the other in one boot, with drivers that begin anew for each.
+    #[arg(long)]
+    pub one_boot: bool,
     /// End with the first case that failed.
     #[arg(long)]
     pub fail_fast: bool,

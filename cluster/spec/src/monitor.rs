@@ -74,6 +74,16 @@ pub enum Request {
         /// The new faults.
         faults: DeviceFaults,
     },
+    /// Have cards be unkind by another seed, from the same instant on: whatever is drawn from then on is what cards draw that begin
+    /// with it. What is kept back comes when it was to come. For cards that were unkind from the start. Answered by
+    /// [`Answer::Done`].
+    SetUnkindSeed {
+        /// The nodes, by name; all where none is named.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        nodes: Vec<String>,
+        /// The seed.
+        seed: u64,
+    },
     /// Look for broken rules in all cards from now on, or do not. Answered by [`Answer::Done`].
     SetRules {
         /// Whether.
@@ -283,6 +293,10 @@ mod tests {
         let faults = DeviceFaults { stale_at: vec![3], ..DeviceFaults::default() };
         let stale = Request::SetDeviceFaults { node: "node0".into(), faults };
         assert_eq!(serde_json::from_str::<Request>(short).unwrap(), stale);
+        let line = r#"{"query":"set-unkind-seed","seed":8}"#;
+        let reseed = Request::SetUnkindSeed { nodes: Vec::new(), seed: 8 };
+        assert_eq!(json(reseed.clone()), line);
+        assert_eq!(serde_json::from_str::<Request>(line).unwrap(), reseed);
     }
 
     #[test]

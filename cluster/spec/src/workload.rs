@@ -277,7 +277,7 @@ pub struct WorkloadNode<'a> {
     pub mtu_bytes: u32,
 }
 
-fn is_zero(number: &u64) -> bool {
+pub(crate) fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 

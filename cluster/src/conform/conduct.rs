@@ -56,6 +56,19 @@ impl<'l, 'r, 'c> Conduct<'l, 'r, 'c> {
         Ok(self.note)
     }
 
+    /// One of several seeds in the same boot: the command over drivers that begin with it. A later one is given to the cards while they
+    /// have none, so that each driver meets it from its first request on, as one that is loaded; the last of a seed is what
+    /// its driver does when it goes.
+    pub fn one_of_several(mut self, seed: u64, is_later: bool) -> Result<(), Trouble> {
+        let all: Vec<usize> = (0..self.lab.nodes()).collect();
+        if is_later {
+            self.lab.set_unkind_seed(seed)?;
+            self.lab.bind(&all)?;
+        }
+        self.judged()?;
+        self.lab.unbind(&all)
+    }
+
     /// The command on every node, which must come to a good end.
     fn judged(&mut self) -> Result<(), Trouble> {
         let programs = self.lab.start_all(self.command)?;

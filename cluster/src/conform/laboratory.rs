@@ -43,10 +43,10 @@ const HEALTH_INTERVAL: Duration = Duration::from_millis(50);
 /// How long a guest may take to say how healthy it is.
 const HEALTH: Duration = Duration::from_secs(10);
 
-/// Finds the card, its device and its driver.
+/// Finds the card, its device and its driver, without a program beside the shell: one takes long where the kernel watches.
 const CARD: &str = r#"
 for device in /sys/bus/virtio/devices/*; do
-    [ "$(cat "$device/device")" = 0x0026 ] && break
+    read -r id <"$device/device" && [ "$id" = 0x0026 ] && break
 done
 name=${device##*/}
 "#;
@@ -59,7 +59,7 @@ echo "$driver" >/run/niclab/unbound && echo "$name" >"$driver/unbind"
 
 /// Gives it back.
 const BIND: &str = r#"
-[ -e "$device/driver" ] || echo "$name" >"$(cat /run/niclab/unbound)/bind" || { dmesg | tail -n 5 >&2; exit 1; }
+[ -e "$device/driver" ] || { read -r driver </run/niclab/unbound && echo "$name" >"$driver/bind"; } || { dmesg | tail -n 5 >&2; exit 1; }
 "#;
 
 /// Unloads the module `$1`.
@@ -394,6 +394,11 @@ impl<'a> Laboratory<'a> {
             "{node} is not back {} s after it was reset",
             self.patient(REBOOT).as_secs()
         )))
+    }
+
+    /// Has all NICs be unkind by this seed from now on.
+    pub fn set_unkind_seed(&self, seed: u64) -> Result<(), MonitorError> {
+        monitor::set_unkind_seed(&self.running.plan().monitor_socket, seed)
     }
 
     /// Lets these faults happen in all NICs from now on.

@@ -3,18 +3,22 @@
 //! * [`case`]: which cases there are;
 //! * [`laboratory`]: the cluster of a case, and what can be done to it;
 //! * [`conduct`]: what is done in each case;
+//! * [`series`]: several seeds of an unkind device in one boot;
 //! * [`findings`]: what others than the command see of a driver;
 //! * [`verdict`]: what became of them, as data.
 //!
-//! Each case has a cluster of its own, which comes out of a template: none knows of what another did.
+//! Each case has a cluster of its own, which comes out of a template: none knows of what another did, but for seeds that are asked for in
+//! one boot.
 
 pub mod case;
 pub mod conduct;
 pub mod findings;
 pub mod laboratory;
+mod series;
 pub mod verdict;
 
 use std::{
+    collections::BTreeMap,
     fmt::Display,
     sync::mpsc,
     time::{Duration, Instant},
@@ -28,6 +32,7 @@ use self::{
     case::{Case, Kind},
     conduct::Conduct,
     laboratory::{Laboratory, OURS, Trouble},
+    series::Series,
     verdict::{CONFORMANCE_VERSION, Conformance, Named, Verdict},
 };
 use crate::{
@@ -51,6 +56,35 @@ pub const NOT_RUN: u8 = 3;
 /// Messages over niclab's own driver, whatever the card: there and back with sleeping receivers, and as fast as they go.
 const OWN_WORKLOAD: [&str; 6] = ["niclab-perf", "demo", "--poll", "block", "--timeout", "20"];
 
+/// The same over an unkind device, where a message there and back takes 10 ms and more, as each may wait until nobody does anything
+/// any more: so many that they meet each kind, and what is found is found by other seeds rather than by more messages.
+const OWN_UNKIND_WORKLOAD: [&str; 3] = [
+    "sh",
+    "-c",
+    "niclab-perf pingpong --poll block -n 24 -w 2 --timeout 20 && niclab-perf stream --poll block -s 48 -n 100 -w 2 --timeout 20",
+];
+
+/// The command that runs on every node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Commands {
+    /// Over a device that is kind, or faulty.
+    pub usual: Vec<String>,
+    /// Over one that is unkind.
+    pub unkind: Vec<String>,
+}
+
+impl Commands {
+    /// The same for all cases.
+    #[must_use]
+    pub fn same(command: Vec<String>) -> Self {
+        Self { usual: command.clone(), unkind: command }
+    }
+
+    fn of(&self, kind: Kind) -> &[String] {
+        if kind.is_unkind() { &self.unkind } else { &self.usual }
+    }
+}
+
 /// What is asked for.
 pub struct Request<'a> {
     /// How to boot.
@@ -58,15 +92,24 @@ pub struct Request<'a> {
     /// The cluster of every case.
     pub cluster: Cluster,
     /// The command that runs on every node.
-    pub command: Vec<String>,
+    pub commands: Commands,
     /// The cases.
     pub cases: Vec<Case>,
     /// How long the command may take where it is judged.
     pub limit: Duration,
     /// Whether to end with the first case that failed.
     pub fail_fast: bool,
-    /// The command line that repeats a case.
-    pub repeat: &'a dyn Fn(&Case) -> String,
+    /// Whether seeds of an unkind device that come one after the other have one boot, as long as they pass.
+    pub is_one_boot: bool,
+    /// The command line that repeats a case, and so many seeds from its own on.
+    pub repeat: &'a dyn Fn(&Case, u64) -> String,
+}
+
+/// How many of these cases, from the first on, may have one boot.
+fn in_one_boot(cases: &[Case]) -> Option<usize> {
+    let first = cases.first().filter(|first| first.kind == Kind::Unkind)?;
+    let is_alike = |case: &&Case| (case.kind, case.is_watched) == (first.kind, first.is_watched);
+    Some(cases.iter().take_while(is_alike).count())
 }
 
 /// Whether a kernel that watches can be had, for a cluster whose own is the usual one.
@@ -80,7 +123,7 @@ pub fn has_watching_kernel(cluster: &Cluster) -> bool {
 ///
 /// # Errors
 /// A node's driver has another name.
-pub fn own_workload(cluster: &Cluster) -> Result<Vec<String>, String> {
+pub fn own_workload(cluster: &Cluster) -> Result<Commands, String> {
     let named = |path: &std::path::Path| {
         let is_ours = path.join("niclab.h").is_file() || path.file_stem().is_some_and(|stem| stem == OURS);
         (!is_ours).then(|| path.display().to_string())
@@ -90,7 +133,10 @@ pub fn own_workload(cluster: &Cluster) -> Result<Vec<String>, String> {
         Some(other) => Err(format!(
             "{other} is not niclab's own driver, so say which command passes messages over it: niclab conform ... -- COMMAND"
         )),
-        None => Ok(OWN_WORKLOAD.map(str::to_owned).to_vec()),
+        None => Ok(Commands {
+            usual: OWN_WORKLOAD.map(str::to_owned).to_vec(),
+            unkind: OWN_UNKIND_WORKLOAD.map(str::to_owned).to_vec(),
+        }),
     }
 }
 
@@ -110,25 +156,28 @@ pub fn conform(request: &Request<'_>, on_verdict: &mut dyn FnMut(&Verdict)) -> R
         cases: Vec::new(),
         ended_by_signal: None,
     };
-    for case in &request.cases {
-        let begin = Instant::now();
-        let outcome = one(request, *case, &root);
+    let mut left = &request.cases[..];
+    while !left.is_empty() {
+        let mut has_failed = false;
+        let mut tell = |verdict: Verdict| {
+            on_verdict(&verdict);
+            has_failed |= !verdict.passed;
+            conformance.cases.push(verdict);
+        };
+        let done = match in_one_boot(left).filter(|_| request.is_one_boot) {
+            Some(many) => Series::new(request, left.get(..many).unwrap_or(left), &mut tell).carry_out(&root),
+            None => alone(request, left, &root, &mut tell),
+        };
         // From here on nobody hears of signals but the one that ends this program.
         signals::release();
-        let found = match outcome {
-            Ok(note) => Found { note, ..Found::default() },
-            Err(Failed::Driver(named)) => Found { named, ..Found::default() },
-            Err(Failed::NotRun(why)) => Found { not_run: Some(why), ..Found::default() },
-            Err(Failed::Plan(error)) => return Err(error),
-            Err(Failed::Signal(signal)) => {
+        match done {
+            Ok(done) => left = left.get(done..).unwrap_or_default(),
+            Err(Halt::Plan(error)) => return Err(error),
+            Err(Halt::Signal(signal)) => {
                 conformance.ended_by_signal = Some(signal);
                 break;
             }
-        };
-        let verdict = found.verdict(*case, begin.elapsed(), (request.repeat)(case));
-        on_verdict(&verdict);
-        let has_failed = !verdict.passed;
-        conformance.cases.push(verdict);
+        }
         if has_failed && request.fail_fast {
             break;
         }
@@ -136,47 +185,91 @@ pub fn conform(request: &Request<'_>, on_verdict: &mut dyn FnMut(&Verdict)) -> R
     Ok(conformance)
 }
 
-/// Why a case has no good end.
-enum Failed {
+/// Why no other case is carried out.
+enum Halt {
     /// The cluster cannot be planned, and no other one could.
     Plan(anyhow::Error),
     /// A signal asks niclab to end.
     Signal(i32),
+}
+
+/// Why a case has no good end.
+enum Failed {
+    /// No other one would.
+    Halt(Halt),
     /// It could not be carried out, which is nothing of the driver's.
     NotRun(String),
     /// The driver.
     Driver(Vec<Named>),
 }
 
+/// The cluster of a case, or of several.
+struct Booted {
+    running: RunningCluster,
+    /// How long guests may take to be healthy.
+    timeout: Duration,
+    /// Whether it has a driver of the user's own.
+    has_own: bool,
+    /// How long the command may take where it is judged.
+    limit: Duration,
+}
+
+impl Booted {
+    /// Starts the processes.
+    fn begin(request: &Request<'_>, case: Case, root: &RuntimeRoot) -> Result<Self, Failed> {
+        let mut cluster = request.cluster.clone();
+        cluster.seed = case.seed;
+        cluster.rules = RuleChecking::Report;
+        cluster.be_unkind(case.kind.is_unkind().then_some(case.seed));
+        if case.is_watched {
+            cluster.set_kernel(GuestKernel::Watching);
+        }
+        if case.kind == Kind::Reboot {
+            // So that the guest has what it boots; a guest that resets itself still ends its QEMU, until it is let.
+            cluster.qemu_args.extend(["-action", "reboot=shutdown"].map(str::to_owned));
+        }
+        let name = cluster.name.clone().unwrap_or_else(|| ClusterName::of_run(std::process::id()));
+        let plan = prepare::plan(request.args, &cluster, &name, root, request.args.offline);
+        let plan = plan.map_err(|error| Failed::Halt(Halt::Plan(error)))?;
+        let folder = root.claim(&name).map_err(not_run)?;
+        let timeout = request.args.boot_timeout(plan.nodes.len(), plan.patience);
+        let has_own = plan.nodes.iter().any(|node| node.driver.is_some());
+        let limit = request.limit * plan.patience;
+        let running = RunningCluster::begin(plan, folder, mpsc::channel()).map_err(not_run)?;
+        Ok(Self { running, timeout, has_own, limit })
+    }
+
+    /// Waits until all guests are healthy.
+    fn bring_up(&mut self) -> Result<(), Trouble> {
+        self.running.bring_up(self.timeout, &mut |_| {}).map_err(Trouble::from)
+    }
+}
+
+/// The first of these cases, with a cluster of its own.
+fn alone(
+    request: &Request<'_>,
+    cases: &[Case],
+    root: &RuntimeRoot,
+    on_verdict: &mut dyn FnMut(Verdict),
+) -> Result<usize, Halt> {
+    let Some(case) = cases.first() else { return Ok(0) };
+    let begin = Instant::now();
+    let found = Found::of(one(request, *case, root))?;
+    on_verdict(found.verdict(*case, begin.elapsed(), (request.repeat)(case, 1)));
+    Ok(1)
+}
+
 fn one(request: &Request<'_>, case: Case, root: &RuntimeRoot) -> Result<Option<String>, Failed> {
-    let mut cluster = request.cluster.clone();
-    cluster.seed = case.seed;
-    cluster.rules = RuleChecking::Report;
-    cluster.be_unkind(case.kind.is_unkind().then_some(case.seed));
-    if case.is_watched {
-        cluster.set_kernel(GuestKernel::Watching);
-    }
-    if case.kind == Kind::Reboot {
-        // So that the guest has what it boots; a guest that resets itself still ends its QEMU, until it is let.
-        cluster.qemu_args.extend(["-action", "reboot=shutdown"].map(str::to_owned));
-    }
-    let name = cluster.name.clone().unwrap_or_else(|| ClusterName::of_run(std::process::id()));
-    let plan = prepare::plan(request.args, &cluster, &name, root, request.args.offline);
-    let plan = plan.map_err(Failed::Plan)?;
-    let folder = root.claim(&name).map_err(not_run)?;
-    let timeout = request.args.boot_timeout(plan.nodes.len(), plan.patience);
-    let has_own = plan.nodes.iter().any(|node| node.driver.is_some());
-    let limit = request.limit * plan.patience;
-    let mut running = RunningCluster::begin(plan, folder, mpsc::channel()).map_err(not_run)?;
-    let result = running.bring_up(timeout, &mut |_| {}).map_err(Trouble::from).and_then(|()| {
-        let mut laboratory = Laboratory::new(&mut running);
-        Conduct::new(&mut laboratory, case, &request.command, limit).carry_out(case.kind)
+    let mut booted = Booted::begin(request, case, root)?;
+    let result = booted.bring_up().and_then(|()| {
+        let mut laboratory = Laboratory::new(&mut booted.running);
+        Conduct::new(&mut laboratory, case, request.commands.of(case.kind), booted.limit).carry_out(case.kind)
     });
     // A guest that hangs or is gone is not asked: what it said stands on its console.
     let is_answering = !matches!(result, Err(Trouble::Ended(_) | Trouble::Hang(_)));
-    let mut named = findings::of(&mut running, is_answering);
-    running.shut_down(false);
-    match result.map_err(|trouble| of_trouble(trouble, has_own)) {
+    let mut named = findings::of(&mut booted.running, is_answering);
+    booted.running.shut_down(false);
+    match result.map_err(|trouble| of_trouble(trouble, booted.has_own)) {
         Ok(note) if named.is_empty() => Ok(note),
         Ok(_) => Err(Failed::Driver(named)),
         Err(Failed::Driver(others)) => {
@@ -197,15 +290,38 @@ struct Found {
     named: Vec<Named>,
     note: Option<String>,
     not_run: Option<String>,
+    unkind: BTreeMap<String, u64>,
 }
 
 impl Found {
+    fn of(outcome: Result<Option<String>, Failed>) -> Result<Self, Halt> {
+        match outcome {
+            Ok(note) => Ok(Self { note, ..Self::default() }),
+            Err(Failed::Driver(named)) => Ok(Self { named, ..Self::default() }),
+            Err(Failed::NotRun(why)) => Ok(Self { not_run: Some(why), ..Self::default() }),
+            Err(Failed::Halt(halt)) => Err(halt),
+        }
+    }
+
     fn verdict(self, case: Case, wall: Duration, repeat: String) -> Verdict {
-        let Self { named, note, not_run } = self;
+        let Self { named, note, not_run, unkind } = self;
         let passed = named.is_empty() && not_run.is_none();
         let wall_s = wall.as_secs_f64();
         let (seed, watched) = (case.seed, case.is_watched);
-        Verdict { case: case.kind, seed, watched, passed, named, note, not_run, wall_s, repeat }
+        Verdict {
+            case: case.kind,
+            seed,
+            watched,
+            passed,
+            named,
+            note,
+            not_run,
+            wall_s,
+            unkind,
+            booted_with: None,
+            repeat,
+            repeat_boot: None,
+        }
     }
 }
 
@@ -224,7 +340,7 @@ fn of_trouble(trouble: Trouble, has_own: bool) -> Failed {
 /// Whose fault it is that a cluster ended. `has_own`: it has a driver of the user's own, which may be why a guest is not healthy.
 fn of_failure(failure: Failure, has_own: bool) -> Failed {
     let named = match failure {
-        Failure::Signal(signal) => return Failed::Signal(signal),
+        Failure::Signal(signal) => return Failed::Halt(Halt::Signal(signal)),
         Failure::Panicked { node, driver, console } => {
             let places: Vec<String> = driver.iter().map(ToString::to_string).collect();
             let said = if places.is_empty() { console } else { format!("{}\n{console}", places.join("\n")) };
@@ -262,6 +378,19 @@ mod tests {
         assert_eq!(named(late(), false), None, "without a driver of the user's the host is too slow");
         assert_eq!(named(Failure::Signal(2), true).as_deref(), Some("signal"));
         assert!(named(Failure::SwitchedOff { node, console }, true).is_some());
+    }
+
+    #[test]
+    fn seeds_of_an_unkind_device_on_the_same_kernel_have_one_boot() {
+        let choice = case::Choice { from: 1, is_watched_too: true, ..case::Choice::default() };
+        let cases = choice.cases();
+        assert_eq!(in_one_boot(&cases), None, "{:?}", cases[0]);
+        let unkind =
+            |is_watched| move |case: &Case| (case.kind, case.is_watched) == (Kind::Unkind, is_watched);
+        let first = |is_watched| cases.iter().position(unkind(is_watched)).unwrap();
+        assert_eq!(in_one_boot(&cases[first(false)..]), Some(case::DEFAULT_SEEDS as usize));
+        assert_eq!(in_one_boot(&cases[first(true)..]), Some(1));
+        assert_eq!(in_one_boot(&[]), None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What became of the cases, as data: what a table and a JSON document are made from.
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 use serde::Serialize;
 
@@ -37,6 +37,9 @@ pub enum Named {
         function: Option<String>,
         /// All that the kernel said.
         said: String,
+        /// The first and the last of the seeds in which that was, where it was looked for behind several of them together.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        seeds: Option<[u64; 2]>,
     },
     /// A panic or oops of a guest's kernel.
     Panic {
@@ -72,9 +75,11 @@ impl fmt::Display for Named {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Rule { node, rule, count, .. } => write!(f, "rule {rule} on {node}, {count} times"),
-            Self::Kernel { node, kind, function, .. } => {
+            Self::Kernel { node, kind, function, seeds, .. } => {
                 let place = function.as_ref().map_or_else(String::new, |name| format!(" in {name}"));
-                write!(f, "{kind}{place} on {node}")
+                let seeds =
+                    seeds.map_or_else(String::new, |[first, last]| format!(", in seeds {first} to {last}"));
+                write!(f, "{kind}{place} on {node}{seeds}")
             }
             Self::Panic { node, .. } => write!(f, "panic on {node}"),
             Self::Hang { what } => write!(f, "hang: {what}"),
@@ -85,6 +90,21 @@ impl fmt::Display for Named {
 }
 
 impl Named {
+    /// The same, of which it is only known that it was in one of these seeds.
+    #[must_use]
+    pub fn in_seeds(mut self, first: u64, last: u64) -> Self {
+        if let Self::Kernel { seeds, .. } = &mut self {
+            *seeds = (first < last).then_some([first, last]);
+        }
+        self
+    }
+
+    /// Whether it is not known in which of several seeds it was.
+    #[must_use]
+    pub const fn is_of_several_seeds(&self) -> bool {
+        matches!(self, Self::Kernel { seeds: Some(_), .. })
+    }
+
     /// What a reader wants to see of it, beside its name.
     #[must_use]
     pub fn said(&self) -> &str {
@@ -120,8 +140,17 @@ pub struct Verdict {
     pub not_run: Option<String>,
     /// Wall time that it took, in seconds.
     pub wall_s: f64,
+    /// How often each kind of unkindness happened meanwhile, at all nodes together, where several seeds have one boot.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub unkind: BTreeMap<String, u64>,
+    /// The seed with which its cluster was booted, where that was another: those from there on were before it in the same boot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub booted_with: Option<u64>,
     /// The command line that repeats it.
     pub repeat: String,
+    /// The same with the seeds that were before it in the same boot, which it may need.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repeat_boot: Option<String>,
 }
 
 /// What became of all of them.
@@ -160,5 +189,21 @@ impl Conformance {
     #[must_use]
     pub fn not_run(&self) -> usize {
         self.cases.iter().filter(|case| case.not_run.is_some()).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_looked_for_behind_several_seeds_says_which() {
+        let (node, kind, what) = ("node0".to_owned(), "kmemleak".to_owned(), "w".to_owned());
+        let function = Some("probe".to_owned());
+        let leak = Named::Kernel { node, kind, what, function, said: String::new(), seeds: None };
+        assert_eq!(leak.clone().in_seeds(4, 4), leak, "of one");
+        let of_several = leak.in_seeds(4, 9);
+        assert_eq!(of_several.to_string(), "kmemleak in probe on node0, in seeds 4 to 9");
+        assert!(of_several.is_of_several_seeds());
     }
 }

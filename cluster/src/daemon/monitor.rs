@@ -135,6 +135,17 @@ pub fn set_device_faults(socket: &Path, node: &str, faults: DeviceFaults) -> Res
     }
 }
 
+/// Has all cards be unkind by another seed from now on.
+///
+/// # Errors
+/// [`MonitorError`]: [`MonitorError::Refused`] where one of them is kind.
+pub fn set_unkind_seed(socket: &Path, seed: u64) -> Result<(), MonitorError> {
+    match ask(socket, &Request::SetUnkindSeed { nodes: Vec::new(), seed })? {
+        Answer::Done => Ok(()),
+        _ => Err(MonitorError::Unexpected),
+    }
+}
+
 /// Gives the cards of these nodes, or of all, another program, and waits until it runs. Model time that this took, in picoseconds.
 ///
 /// # Errors

@@ -287,6 +287,7 @@ fn counters_text(nodes: &[NodeFigures]) -> String {
                 text += &format!("{}: {what}: {}\n", node.name, counts.join(", "));
             }
         }
+        text += &unkind_text(node);
         for (way, frames) in &node.shortcuts {
             let is_ethernet = way.starts_with("ethernet_");
             let all = if is_ethernet { node.ethernet.sent_frames } else { node.cluster.sent_frames };
@@ -299,6 +300,17 @@ fn counters_text(nodes: &[NodeFigures]) -> String {
         }
     }
     text
+}
+
+/// By which seeds the NIC was unkind.
+fn unkind_text(node: &NodeFigures) -> String {
+    match (node.unkind_seed, node.unkind_reseeds) {
+        (None, _) => String::new(),
+        (Some(seed), 0) => format!("{}: unkind by seed {seed}\n", node.name),
+        (Some(seed), more) => {
+            format!("{}: unkind by {} seeds, the last {seed}\n", node.name, more.saturating_add(1))
+        }
+    }
 }
 
 fn counter_row(node: &NodeFigures) -> Vec<String> {

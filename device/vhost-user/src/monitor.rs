@@ -234,6 +234,9 @@ pub fn answer_by(shell: &Shell, heart: &Heart, request: &Request) -> Answer {
             let place = |node| world.nodes.card_mut(node).map(|card| card.place_broken(*number, guest_at));
             number_of(shell, node).map(place).map_or_else(refused, |_| Answer::Done)
         }),
+        Request::SetUnkindSeed { nodes, seed } => {
+            set_unkind_seed(shell, heart, nodes, *seed).map(|set| set.map_or_else(refused, |()| Answer::Done))
+        }
         Request::SetDeviceFaults { node, faults } => {
             let set = set_device_faults(shell, heart, node, faults);
             set.map(|set| set.map_or_else(refused, |()| Answer::Done))
@@ -332,6 +335,39 @@ fn set_device_faults(
     Ok(Ok(()))
 }
 
+/// Has cards be unkind by another seed.
+fn set_unkind_seed(
+    shell: &Shell,
+    heart: &Heart,
+    nodes: &[String],
+    seed: u64,
+) -> Result<Result<(), String>, Stuck> {
+    let numbers = match numbers_of(shell, nodes) {
+        Ok(numbers) => numbers,
+        Err(message) => return Ok(Err(message)),
+    };
+    let mut world = heart.world(shell)?;
+    Ok(world.reseed(&numbers, seed).map_err(|kind| {
+        let name = shell.nodes().get(kind).map_or("", |info| &info.name);
+        format!(
+            "the card of node `{name}` is kind, and stays so: start the cluster with `--unkind {seed}`, or with `unkind = {seed}` in \
+             its file"
+        )
+    }))
+}
+
+/// The numbers of the nodes of these names, each once, or of all where none is named; or what to tell whoever asked for them.
+fn numbers_of(shell: &Shell, nodes: &[String]) -> Result<Vec<usize>, String> {
+    let numbers: Result<Vec<usize>, String> = nodes.iter().map(|node| number_of(shell, node)).collect();
+    let mut numbers = numbers?;
+    if numbers.is_empty() {
+        numbers = (0..shell.nodes().len()).collect();
+    }
+    numbers.sort_unstable();
+    numbers.dedup();
+    Ok(numbers)
+}
+
 /// Gives cards another program, and waits until it runs.
 fn load(
     shell: &Shell,
@@ -339,14 +375,10 @@ fn load(
     nodes: &[String],
     image: &[u8],
 ) -> Result<Result<Answer, String>, Stuck> {
-    let numbers: Result<Vec<usize>, String> = nodes.iter().map(|node| number_of(shell, node)).collect();
-    let mut numbers = match numbers {
-        Ok(numbers) if numbers.is_empty() => (0..shell.nodes().len()).collect(),
+    let numbers = match numbers_of(shell, nodes) {
         Ok(numbers) => numbers,
         Err(message) => return Ok(Err(message)),
     };
-    numbers.sort_unstable();
-    numbers.dedup();
     let name = |node: usize| shell.nodes().get(node).map_or("", |info| &info.name);
     let mut world = heart.world(shell)?;
     if let Err(error) = shell.load(&mut world, &numbers, image) {
@@ -454,6 +486,9 @@ fn card_figures(card: &Card) -> NodeFigures {
     (figures.device_faults, figures.device_fault_log) = device_faults(&*card.nic);
     figures.unkind = unkind(card.nic.unkind().into_iter().flat_map(Unkind::counts));
     figures.unkind.append(&mut unkind(card.manners.iter().flat_map(|manners| manners.counts())));
+    // Shell and model have the same seeds.
+    figures.unkind_seed = card.nic.unkind().map(Unkind::seed);
+    figures.unkind_reseeds = card.nic.unkind().map_or(0, Unkind::reseeds);
     figures
 }
 

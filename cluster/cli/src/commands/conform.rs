@@ -6,8 +6,8 @@ use anyhow::Result;
 use niclab_cluster::{
     boot::prepare,
     conform::{
-        self, FAILED, NOT_RUN, PASSED, Request, WRONG_USE,
-        case::{Case, Choice},
+        self, Commands, FAILED, NOT_RUN, PASSED, Request, WRONG_USE,
+        case::{Case, Choice, Kind},
         verdict::{Conformance, Verdict},
     },
     host::exit_code,
@@ -16,6 +16,10 @@ use niclab_cluster::{
 
 use super::terminal;
 use crate::arguments::ConformArgs;
+
+mod progress;
+
+use progress::Progress;
 
 /// Lines of what guests said that a table shows; JSON has all.
 const SAID_LINES: usize = 8;
@@ -29,24 +33,31 @@ const OF_THE_RUN: [(&str, bool); 5] =
 /// # Errors
 /// When the table cannot be printed.
 pub fn run(args: &ConformArgs) -> Result<u8> {
+    if let Some(kind) = args.case.filter(|kind| args.one_boot && *kind != Kind::Unkind) {
+        let why = format!(
+            "--one-boot is for seeds of `unkind`, and each `{}` has a boot of its own: leave it out",
+            kind.name()
+        );
+        return Ok(refused(&why, WRONG_USE));
+    }
     let cluster = match prepare::cluster(&args.cluster) {
         Ok(cluster) => cluster,
         Err(error) => return Ok(refused(&format!("{error:#}"), WRONG_USE)),
     };
-    let command = if args.command.is_empty() {
+    let commands = if args.command.is_empty() {
         match conform::own_workload(&cluster) {
-            Ok(command) => command,
+            Ok(commands) => commands,
             Err(why) => return Ok(refused(&why, WRONG_USE)),
         }
     } else {
-        args.command.clone()
+        Commands::same(args.command.clone())
     };
     let words: Vec<String> = env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     let has_watching_kernel = conform::has_watching_kernel(&cluster);
     let request = Request {
         args: &args.cluster,
         cluster,
-        command,
+        commands,
         cases: Choice {
             only: args.case,
             from: args.from,
@@ -56,15 +67,15 @@ pub fn run(args: &ConformArgs) -> Result<u8> {
         .cases(),
         limit: args.timeout,
         fail_fast: args.fail_fast,
-        repeat: &|case| repeat(&words, *case),
+        is_one_boot: args.one_boot,
+        repeat: &|case, seeds| repeat(&words, *case, seeds),
     };
-    let (mut number, all) = (0, request.cases.len());
-    let mut on_verdict = |verdict: &Verdict| {
-        number += 1;
-        let (case, seed, what) = (verdict.label(), verdict.seed, outcome(verdict));
-        eprintln!("niclab: {number} of {all}: {case}, seed {seed}: {what}, {:.1} s", verdict.wall_s);
-    };
-    let conformance = match conform::conform(&request, &mut on_verdict) {
+    let mut progress = Progress::new(request.cases.len(), args.one_boot);
+    let mut on_verdict =
+        |verdict: &Verdict| progress.add(verdict).into_iter().for_each(|line| eprintln!("niclab: {line}"));
+    let conformance = conform::conform(&request, &mut on_verdict);
+    progress.rest().into_iter().for_each(|line| eprintln!("niclab: {line}"));
+    let conformance = match conformance {
         Ok(conformance) => conformance,
         Err(error) => return Ok(refused(&format!("{error:#}"), NOT_RUN)),
     };
@@ -104,21 +115,20 @@ fn first_line(text: &str) -> String {
 /// One table, and behind it, of what did not pass, what was said and how to have it again.
 fn text(conformance: &Conformance) -> String {
     let mut rows = vec![["case", "seed", "outcome", "named by", "wall s"].map(str::to_owned).to_vec()];
-    for verdict in &conformance.cases {
-        let word = match (verdict.passed, &verdict.not_run) {
-            (true, _) => "passed",
-            (false, None) => "FAILED",
-            (false, Some(_)) => "NOT RUN",
-        };
-        let named: Vec<String> = verdict.named.iter().map(|named| first_line(&named.to_string())).collect();
-        let seed = verdict.seed.to_string();
-        let wall = format!("{:.1}", verdict.wall_s);
-        rows.push(vec![verdict.label(), seed, word.to_owned(), named.join("; "), wall]);
+    let mut left = &conformance.cases[..];
+    while let Some((verdict, others)) = left.split_first() {
+        let more = others.iter().take_while(|other| is_as(other, verdict)).count();
+        let (same, behind) = others.split_at_checked(more).unwrap_or((others, &[]));
+        rows.push(row(verdict, same));
+        left = behind;
     }
     let mut text = table(&rows);
     // Writing into a string does not fail.
     for verdict in conformance.cases.iter().filter(|verdict| !verdict.passed) {
         let _ = writeln!(text, "\n{}, seed {}; again: {}", verdict.label(), verdict.seed, verdict.repeat);
+        if let Some(boot) = &verdict.repeat_boot {
+            let _ = writeln!(text, "  with the seeds before it in the same boot, if it needs them: {boot}");
+        }
         for named in &verdict.named {
             let _ = writeln!(text, "  {named}");
             let lines: Vec<&str> = named.said().lines().collect();
@@ -145,8 +155,30 @@ fn text(conformance: &Conformance) -> String {
     text
 }
 
-/// The command line, with this case alone.
-fn repeat(words: &[String], case: Case) -> String {
+/// Whether a case passed as the one before it, in the same boot: then they have a line together.
+fn is_as(other: &Verdict, before: &Verdict) -> bool {
+    let passed = |verdict: &Verdict| verdict.passed && verdict.note.is_none();
+    let boot = before.booted_with.unwrap_or(before.seed);
+    passed(other) && passed(before) && other.booted_with == Some(boot) && other.label() == before.label()
+}
+
+/// A line of the table: of a case, and of others that went the same way.
+fn row(verdict: &Verdict, same: &[Verdict]) -> Vec<String> {
+    let word = match (verdict.passed, &verdict.not_run) {
+        (true, _) => "passed",
+        (false, None) => "FAILED",
+        (false, Some(_)) => "NOT RUN",
+    };
+    let named: Vec<String> = verdict.named.iter().map(|named| first_line(&named.to_string())).collect();
+    let seeds = same
+        .last()
+        .map_or_else(|| verdict.seed.to_string(), |last| format!("{} to {}", verdict.seed, last.seed));
+    let wall_s: f64 = verdict.wall_s + same.iter().map(|verdict| verdict.wall_s).sum::<f64>();
+    vec![verdict.label(), seeds, word.to_owned(), named.join("; "), format!("{wall_s:.1}")]
+}
+
+/// The command line, with this case alone, or with so many seeds from its own on.
+fn repeat(words: &[String], case: Case, seeds: u64) -> String {
     let mut line = vec!["niclab".to_owned()];
     let mut words = words.iter().skip(1);
     while let Some(word) = words.next() {
@@ -162,6 +194,7 @@ fn repeat(words: &[String], case: Case) -> String {
         }
         if word == "conform" {
             line.extend(["--case".to_owned(), case.kind.name(), "--from".to_owned(), case.seed.to_string()]);
+            line.extend((seeds > 1).then(|| ["--seeds".to_owned(), seeds.to_string()]).into_iter().flatten());
             line.extend(
                 case.is_watched
                     .then_some(["--kernel".to_owned(), "watching".to_owned()])
@@ -186,6 +219,8 @@ fn quoted(word: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use niclab_cluster::conform::{case::Kind, verdict::Named};
 
     use super::*;
@@ -200,7 +235,10 @@ mod tests {
             note: None,
             not_run,
             wall_s: 1.25,
+            unkind: BTreeMap::new(),
+            booted_with: None,
             repeat: "niclab conform --case rebind --from 3".into(),
+            repeat_boot: None,
         }
     }
 
@@ -226,11 +264,58 @@ mod tests {
             "--case",
         ];
         let words = words.map(str::to_owned);
-        let line = repeat(&words, Case { kind: Kind::Fault(2), seed: 11, is_watched: false });
+        let line = repeat(&words, Case { kind: Kind::Fault(2), seed: 11, is_watched: false }, 1);
         assert_eq!(
             line,
             "niclab conform --case bad-status --from 11 --driver 'my driver' -- sh -c 'a '\\''b'\\''' --case"
         );
+    }
+
+    #[test]
+    fn seeds_of_one_boot_are_repeated_together_and_alone() {
+        let words = ["niclab", "conform", "--case", "unkind", "--seeds=40", "--one-boot", "--nic", "grim"];
+        let words = words.map(str::to_owned);
+        let case = Case { kind: Kind::Unkind, seed: 7, is_watched: false };
+        assert_eq!(
+            [repeat(&words, case, 1), repeat(&words, case, 12)],
+            [
+                "niclab conform --case unkind --from 7 --one-boot --nic grim",
+                "niclab conform --case unkind --from 7 --seeds 12 --one-boot --nic grim"
+            ]
+        );
+    }
+
+    #[test]
+    fn seeds_of_a_boot_that_passed_have_one_line_and_a_failure_says_what_was_before_it() {
+        let seed = |seed, booted_with, named| Verdict {
+            case: Kind::Unkind,
+            seed,
+            booted_with,
+            ..verdict(named, None)
+        };
+        let hang = vec![Named::Hang { what: "x".into() }];
+        let repeat_boot = Some("niclab conform --case unkind --from 1 --seeds 4".to_owned());
+        let failed = Verdict { repeat_boot, ..seed(4, Some(1), hang) };
+        let noted = Verdict { note: Some("n".into()), ..seed(6, Some(5), Vec::new()) };
+        let cases = vec![
+            seed(1, None, Vec::new()),
+            seed(2, Some(1), Vec::new()),
+            seed(3, Some(1), Vec::new()),
+            failed,
+            seed(5, None, Vec::new()),
+            noted,
+        ];
+        let text = text(&of(cases));
+        let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let lines: Vec<Vec<String>> = text.lines().take(5).map(words).collect();
+        assert_eq!(lines[1], ["unkind", "1", "to", "3", "passed", "3.8"], "{text}");
+        assert_eq!(
+            (&lines[2][1], &lines[3][1], &lines[4][1]),
+            (&"4".into(), &"5".into(), &"6".into()),
+            "{text}"
+        );
+        assert!(text.contains("needs them: niclab conform --case unkind --from 1 --seeds 4\n"), "{text}");
+        assert!(text.ends_with("5 passed, 1 failed, 0 not run\n"), "{text}");
     }
 
     #[test]

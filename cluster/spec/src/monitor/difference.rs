@@ -39,6 +39,7 @@ impl NodeFigures {
             (&mut self.polls, before.polls),
             (&mut self.suppressed_interrupts, before.suppressed_interrupts),
             (&mut self.unordered, before.unordered),
+            (&mut self.unkind_reseeds, before.unkind_reseeds),
         ];
         for (now, before) in pairs {
             *now = now.wrapping_sub(before);
@@ -141,6 +142,8 @@ mod tests {
             ports: vec![port(0, 4), port(3, scale)],
             device_faults: [("stale".to_owned(), 2), ("short".to_owned(), scale)].into(),
             unkind: [("event_late".to_owned(), scale)].into(),
+            unkind_seed: Some(7),
+            unkind_reseeds: scale,
             device_fault_log: (1..=2 + scale).map(fault).collect(),
             ledger: vec![entry("doorbell", 4), entry("pio_write", scale)],
             peripherals: ["io-card", "io-card"]

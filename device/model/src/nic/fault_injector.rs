@@ -513,6 +513,10 @@ impl<N: Nic + ?Sized> Observed for FaultyNic<N> {
         self.nic.unkind()
     }
 
+    fn unkind_mut(&mut self) -> Option<&mut Unkind> {
+        self.nic.unkind_mut()
+    }
+
     fn fault_injector_mut(&mut self) -> Option<&mut FaultInjector> {
         Some(&mut self.fault_injector)
     }

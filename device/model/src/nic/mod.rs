@@ -585,4 +585,9 @@ pub trait Observed {
     fn unkind(&self) -> Option<&Unkind> {
         None
     }
+
+    /// The same, to change the seed.
+    fn unkind_mut(&mut self) -> Option<&mut Unkind> {
+        None
+    }
 }

@@ -13,7 +13,7 @@ pub const AT_LIMIT_MS: u32 = 3_000;
 /// See [`AT_LIMIT_MS`].
 pub const MARGIN_MS: u32 = 2_000;
 
-/// Most answers of a card just before the limit: each takes seconds.
+/// Most answers of a card just before the limit, by one seed: each takes seconds.
 const MAX_AT_LIMIT: u32 = 2;
 
 /// Ticks for which something is kept back, at the most.
@@ -81,6 +81,13 @@ impl Manners {
             magic: None,
             looks: Looks::default(),
         }
+    }
+
+    /// Draws by this seed from here on, as new manners do; that many answers may again come just before the limit. What is kept back
+    /// stays so, for as long as was drawn for it.
+    pub fn reseed(&mut self, seed: u64) {
+        self.dice.reseed(seed);
+        self.at_limit = MAX_AT_LIMIT;
     }
 
     /// How often each kind happened here.

@@ -120,20 +120,44 @@ struct Lot {
     count: u64,
 }
 
+/// The generator of a kind of node `node`'s device.
+fn generator(seed: u64, node: u16, kind: Kind) -> Random {
+    Random::new(seed, FIRST_STREAM + (u64::from(node) << KIND_BITS) + kind as u64)
+}
+
 /// What one card draws, and how often each kind happened.
 #[derive(Clone, Debug)]
 pub struct Dice {
+    seed: u64,
+    node: u16,
+    reseeds: u64,
     lots: [Lot; Kind::COUNT],
 }
 
 impl Dice {
     /// Those of the device of node `node`. The fate of the n-th opportunity of a kind follows from seed, node, kind and n alone.
     pub fn new(seed: u64, node: u16) -> Self {
-        let lot = |kind: Kind| {
-            let stream = FIRST_STREAM + (u64::from(node) << KIND_BITS) + kind as u64;
-            Lot { random: Random::new(seed, stream), count: 0 }
-        };
-        Self { lots: Kind::ALL.map(lot) }
+        let lot = |kind: Kind| Lot { random: generator(seed, node, kind), count: 0 };
+        Self { seed, node, reseeds: 0, lots: Kind::ALL.map(lot) }
+    }
+
+    /// Draws from here on what new ones of this seed draw. Counts go on.
+    pub fn reseed(&mut self, seed: u64) {
+        for (kind, lot) in Kind::ALL.into_iter().zip(&mut self.lots) {
+            lot.random = generator(seed, self.node, kind);
+        }
+        self.seed = seed;
+        self.reseeds += 1;
+    }
+
+    /// The seed in force.
+    pub const fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// How often another seed was given.
+    pub const fn reseeds(&self) -> u64 {
+        self.reseeds
     }
 
     /// Whether `kind` is to happen at this opportunity, and a number below `choices` for how. Draws as much in any case. Whoever has it
@@ -184,5 +208,12 @@ mod tests {
         });
         disturbed.count(Kind::EventLate);
         assert_eq!(fates(&mut disturbed), of(3, 1));
+        // What was drawn before is no matter to what a later seed draws, and its counts stay.
+        disturbed.reseed(4);
+        assert_eq!(fates(&mut disturbed), of(4, 1));
+        disturbed.reseed(3);
+        assert_eq!(fates(&mut disturbed), of(3, 1));
+        assert_eq!((disturbed.seed(), disturbed.reseeds()), (3, 2));
+        assert_eq!(disturbed.counts().map(|(_, count)| count).sum::<u64>(), 1);
     }
 }

@@ -124,6 +124,21 @@ impl Unkind {
         self.dice.counts()
     }
 
+    /// Draws by this seed from here on, as a new one does. What is held stays so, for as long as was drawn for it.
+    pub fn reseed(&mut self, seed: u64) {
+        self.dice.reseed(seed);
+    }
+
+    /// The seed in force.
+    pub const fn seed(&self) -> u64 {
+        self.dice.seed()
+    }
+
+    /// How often another seed was given.
+    pub const fn reseeds(&self) -> u64 {
+        self.dice.reseeds()
+    }
+
     /// When the first of what is held goes out.
     pub fn due(&self) -> Option<Time> {
         self.held.iter().map(|held| held.due).min()
@@ -455,5 +470,9 @@ impl<N: Nic + ?Sized> Observed for UnkindNic<N> {
 
     fn unkind(&self) -> Option<&Unkind> {
         Some(&self.unkind)
+    }
+
+    fn unkind_mut(&mut self) -> Option<&mut Unkind> {
+        Some(&mut self.unkind)
     }
 }

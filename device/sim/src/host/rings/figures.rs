@@ -34,6 +34,7 @@ pub(super) fn node(host: &RingHost) -> NodeFigures {
         device_faults,
         device_fault_log,
         unkind: figures::unkind(nic.unkind().into_iter().flat_map(Unkind::counts)),
+        unkind_seed: nic.unkind().map(Unkind::seed),
         messages_sent: model.packets_sent,
         messages_received: model.packets_received,
         bytes_sent: model.bytes_sent,

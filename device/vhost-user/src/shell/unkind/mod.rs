@@ -93,6 +93,26 @@ impl World<'_> {
         self.common.is_unkind = true;
     }
 
+    /// Has these cards draw by another seed from now on, all of them at the same instant: what each keeps back comes when it was to
+    /// come. Where one of them is kind nothing is changed, and the answer is its node.
+    ///
+    /// # Errors
+    /// The first node whose card is kind.
+    pub fn reseed(&mut self, nodes: &[usize], seed: u64) -> Result<(), usize> {
+        let is_kind = |node: &&usize| {
+            self.nodes.card(**node).is_none_or(|card| card.manners.is_none() || card.nic.unkind().is_none())
+        };
+        if let Some(kind) = nodes.iter().find(is_kind) {
+            return Err(*kind);
+        }
+        for node in nodes {
+            let Some(card) = self.nodes.card_mut(*node) else { continue };
+            card.manners.iter_mut().for_each(|manners| manners.reseed(seed));
+            card.nic.unkind_mut().into_iter().for_each(|unkind| unkind.reseed(seed));
+        }
+        Ok(())
+    }
+
     /// Whether some card is unkind.
     pub fn is_unkind(&self) -> bool {
         self.common.is_unkind

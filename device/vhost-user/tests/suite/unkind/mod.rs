@@ -2,6 +2,7 @@
 //! is, the card is told. So nothing here depends on the machine.
 
 mod drivers;
+mod reseed;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -219,6 +220,11 @@ fn fates(seed: u64, is_disturbed: bool) -> Vec<(Fate, bool)> {
     desk.guest.offer_event_buffers(32).unwrap();
     let mut world = desk.shell().world();
     world.be_unkind(0, seed);
+    fates_at(&desk, &mut world, is_disturbed)
+}
+
+/// The same at this desk, whose card is unkind.
+fn fates_at(desk: &Desk, world: &mut World<'_>, is_disturbed: bool) -> Vec<(Fate, bool)> {
     let mut fates = Vec::new();
     for _ in 0..150 {
         world.nodes[0].card.retract();
@@ -229,7 +235,7 @@ fn fates(seed: u64, is_disturbed: bool) -> Vec<(Fate, bool)> {
             drop(desk.guest.take_events().unwrap());
             world.serve_pages(0);
         }
-        fates.push((fate(&desk, &mut world), is_magic));
+        fates.push((fate(desk, world), is_magic));
     }
     fates
 }

@@ -1,0 +1,119 @@
+//! What a user sees while cases run: a line for each; of seeds in one boot, which may be thousands, one for some of them together.
+
+use niclab_cluster::conform::{case::Kind, verdict::Verdict};
+
+use super::outcome;
+
+/// Seeds that have a line together.
+const SEEDS_A_LINE: usize = 10;
+
+/// Counts cases.
+pub struct Progress {
+    all: usize,
+    is_one_boot: bool,
+    done: usize,
+    /// Seeds that passed and have no line yet.
+    passed: Option<Passed>,
+}
+
+struct Passed {
+    label: String,
+    first: u64,
+    last: u64,
+    count: usize,
+    wall_s: f64,
+}
+
+impl Progress {
+    /// Of so many cases, of which seeds of an unkind device may have one boot.
+    pub const fn new(all: usize, is_one_boot: bool) -> Self {
+        Self { all, is_one_boot, done: 0, passed: None }
+    }
+
+    /// One more; the lines that are to be shown now.
+    pub fn add(&mut self, verdict: &Verdict) -> Vec<String> {
+        let label = verdict.label();
+        let is_joined = self.is_one_boot && verdict.passed && verdict.case == Kind::Unkind;
+        let mut lines = Vec::new();
+        if !is_joined || self.passed.as_ref().is_some_and(|passed| passed.label != label) {
+            lines.extend(self.rest());
+        }
+        self.done += 1;
+        let (seed, wall_s) = (verdict.seed, verdict.wall_s);
+        if !is_joined {
+            let what = outcome(verdict);
+            lines.push(format!("{} of {}: {label}, seed {seed}: {what}, {wall_s:.1} s", self.done, self.all));
+            return lines;
+        }
+        let passed =
+            self.passed.get_or_insert(Passed { label, first: seed, last: seed, count: 0, wall_s: 0.0 });
+        passed.last = seed;
+        passed.count += 1;
+        passed.wall_s += wall_s;
+        if passed.count >= SEEDS_A_LINE {
+            lines.extend(self.rest());
+        }
+        lines
+    }
+
+    /// Seeds that have no line yet.
+    pub fn rest(&mut self) -> Option<String> {
+        let Passed { label, first, last, wall_s, .. } = self.passed.take()?;
+        let seeds = if first == last { format!("seed {first}") } else { format!("seeds {first} to {last}") };
+        Some(format!("{} of {}: {label}, {seeds}: passed, {wall_s:.1} s", self.done, self.all))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use niclab_cluster::conform::verdict::Named;
+
+    use super::*;
+
+    fn verdict(case: Kind, seed: u64, is_passed: bool) -> Verdict {
+        let named = if is_passed { Vec::new() } else { vec![Named::Hang { what: "x".into() }] };
+        Verdict {
+            case,
+            seed,
+            watched: false,
+            passed: is_passed,
+            named,
+            note: None,
+            not_run: None,
+            wall_s: 0.5,
+            unkind: BTreeMap::new(),
+            booted_with: None,
+            repeat: String::new(),
+            repeat_boot: None,
+        }
+    }
+
+    #[test]
+    fn seeds_of_one_boot_have_lines_together_and_a_failure_its_own() {
+        let mut progress = Progress::new(14, true);
+        let mut lines: Vec<String> = progress.add(&verdict(Kind::Plain, 1, true));
+        lines.extend((1..=12).flat_map(|seed| progress.add(&verdict(Kind::Unkind, seed, seed != 12))));
+        lines.extend(progress.add(&verdict(Kind::Unkind, 13, true)));
+        lines.extend(progress.rest());
+        assert_eq!(
+            lines,
+            [
+                "1 of 14: plain, seed 1: passed, 0.5 s",
+                "11 of 14: unkind, seeds 1 to 10: passed, 5.0 s",
+                "12 of 14: unkind, seed 11: passed, 0.5 s",
+                "13 of 14: unkind, seed 12: FAILED, hang: x, 0.5 s",
+                "14 of 14: unkind, seed 13: passed, 0.5 s"
+            ]
+        );
+        assert!(progress.rest().is_none());
+    }
+
+    #[test]
+    fn each_case_with_a_boot_of_its_own_has_a_line() {
+        let mut progress = Progress::new(2, false);
+        assert_eq!(progress.add(&verdict(Kind::Unkind, 1, true)).len(), 1);
+        assert_eq!(progress.add(&verdict(Kind::Unkind, 2, true)).len(), 1);
+    }
+}

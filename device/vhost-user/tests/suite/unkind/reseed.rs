@@ -1,0 +1,95 @@
+//! Another seed for cards that are unkind, while guests run.
+
+use std::time::Instant;
+
+use niclab_abi::control::OP_PING;
+use niclab_device::monitor::answer;
+use niclab_device::shell::manners::Tick;
+use niclab_spec::monitor::{Answer, Request};
+
+use super::{Desk, LONG, PLACES, SEED, fates, fates_at};
+use crate::common::stats;
+
+fn set_seed(desk: &Desk, nodes: &[&str], seed: u64) -> Answer {
+    let nodes = nodes.iter().map(|&node| node.to_owned()).collect();
+    answer(desk.shell(), &Request::SetUnkindSeed { nodes, seed })
+}
+
+#[test]
+fn from_then_on_fates_are_those_of_a_card_that_began_with_the_seed() {
+    let desk = Desk::new();
+    desk.guest.offer_event_buffers(32).unwrap();
+    desk.shell().world().be_unkind(0, SEED);
+    let before = fates_at(&desk, &mut desk.shell().world(), true);
+    for seed in [SEED + 1, SEED] {
+        assert_eq!(set_seed(&desk, &["node0"], seed), Answer::Done);
+        let after = fates_at(&desk, &mut desk.shell().world(), false);
+        assert_eq!(after, fates(seed, false), "also as many answers just before the limit");
+        assert_eq!(after == before, seed == SEED);
+    }
+}
+
+/// Requests that are asked by one seed. How many answers come at once, behind each of eight acts, and at last.
+fn answers(desk: &Desk, seed: u64, is_changed: bool) -> Vec<usize> {
+    assert_eq!(set_seed(desk, &["node0"], seed), Answer::Done);
+    let before = Instant::now();
+    let mut world = desk.shell().world();
+    for place in 0..PLACES {
+        desk.ask(place, OP_PING);
+    }
+    while world.serve_control(0) {}
+    drop(world);
+    if is_changed {
+        assert_eq!(set_seed(desk, &["node0"], !seed), Answer::Done);
+    }
+    let mut world = desk.shell().world();
+    let answered = || std::iter::from_fn(|| desk.answer()).count();
+    let mut answers = vec![answered()];
+    for _ in 0..8 {
+        world.mind(Tick::Act, Some(before));
+        answers.push(answered());
+    }
+    world.mind(Tick::Quiet, Some(Instant::now() + LONG));
+    answers.push(answered());
+    answers
+}
+
+#[test]
+fn what_is_kept_back_comes_when_it_was_to_come() {
+    let desk = Desk::new();
+    desk.shell().world().be_unkind(0, SEED);
+    let mut kept = 0;
+    for seed in 0..32 {
+        let without = answers(&desk, seed, false);
+        assert_eq!(answers(&desk, seed, true), without, "seed {seed}");
+        assert_eq!(
+            without.iter().sum::<usize>(),
+            PLACES as usize,
+            "each request has its answer, by seed {seed}"
+        );
+        kept += PLACES as usize - without[0];
+    }
+    assert!(kept > 32, "{kept}");
+}
+
+fn kind(node: &str) -> String {
+    format!(
+        "the card of node `{node}` is kind, and stays so: start the cluster with `--unkind 8`, or with `unkind = 8` in its file"
+    )
+}
+
+#[test]
+fn it_is_for_cards_that_are_unkind_and_all_or_none_of_them() {
+    let desk = Desk::new();
+    assert_eq!(set_seed(&desk, &["node0"], 8), Answer::Error { message: kind("node0") });
+    desk.shell().world().be_unkind(0, SEED);
+    assert_eq!(set_seed(&desk, &[], 8), Answer::Error { message: kind("node1") });
+    assert_eq!((stats(&desk.lab, 0).unkind_seed, stats(&desk.lab, 0).unkind_reseeds), (Some(SEED), 0));
+    let Answer::Error { message } = set_seed(&desk, &["node7"], 8) else { panic!("nobody") };
+    assert!(message.contains("no node `node7`; there are node0, node1"), "{message}");
+    desk.shell().world().be_unkind(1, SEED);
+    assert_eq!(set_seed(&desk, &[], 8), Answer::Done);
+    assert_eq!(set_seed(&desk, &["node1"], 9), Answer::Done);
+    let seeds = |node| (stats(&desk.lab, node).unkind_seed, stats(&desk.lab, node).unkind_reseeds);
+    assert_eq!((seeds(0), seeds(1)), ((Some(8), 1), (Some(9), 2)));
+}
