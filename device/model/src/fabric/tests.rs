@@ -5,6 +5,7 @@ use proptest::prelude::*;
 
 use super::ethernet::{BROADCAST, Header, Mac, mac_of_node};
 use super::*;
+use crate::platform::steady::Run;
 use crate::random::Chance;
 
 const NS: u64 = 1_000;
@@ -268,6 +269,36 @@ fn afflict_all(fabric: &mut Fabric) {
     }
 }
 
+/// As parcels pass in runs: those that are equally far from one another come as one.
+fn pass_in_runs(
+    switching: &Switching,
+    ports: (&mut Port, &mut Port),
+    kind: (usize, bool),
+    readies: &[Passage],
+    last: Option<TraceTag>,
+) -> Vec<Passage> {
+    let (mut coming, mut done) = (Vec::<Run>::new(), Vec::new());
+    for &passage in readies {
+        if let Some(run) = coming.last_mut() {
+            let (last, by) = (run.last().passage, passage.head.since(run.passage.head));
+            let next = |last: Passage, by| Passage { head: last.head + by, tail: last.tail + by };
+            if run.count == 1 && next(last, by) == passage {
+                run.by = by;
+            }
+            if next(last, run.by) == passage {
+                run.count += 1;
+                continue;
+            }
+        }
+        coming.push(Run { count: 1, passage, ..Run::default() });
+    }
+    switching.pass_parcels(ports, kind, &coming, &mut done, last);
+    let each = |run: &Run| {
+        (0..run.count).map(|number| Run { count: number + 1, ..*run }.last().passage).collect::<Vec<_>>()
+    };
+    done.iter().flat_map(each).collect()
+}
+
 proptest! {
     #[test]
     fn the_same_seed_gives_the_same_faults_whatever_else_passes(
@@ -441,8 +472,7 @@ proptest! {
         if count == 0 {
             return Ok(());
         }
-        let mut passages: Vec<Passage> = readies.iter().take(count).copied().collect();
-        switching.pass_parcels(from, to, (bytes, is_routed), &mut passages, |passage| passage, Some(tag(count)));
+        let passages = pass_in_runs(switching, (from, to), (bytes, is_routed), &readies[..count], Some(tag(count)));
         let Fabric { ports, switching } = &mut single;
         let [from, to] = ports.own.as_mut_slice() else { return Ok(()) };
         for (number, (&ready, passage)) in readies.iter().zip(&passages).enumerate() {

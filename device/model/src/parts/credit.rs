@@ -90,6 +90,28 @@ impl Window {
         self.sent
     }
 
+    /// How many packets, from the next one on, go by credit that had arrived by `at`.
+    #[inline]
+    pub fn opened_by(&self, at: Time) -> u32 {
+        if self.arrivals.is_empty() {
+            // Nobody counts credit.
+            return u32::MAX;
+        }
+        let arrived = self.arrivals.iter().take_while(|&&(_, arrived)| arrived <= at).last();
+        arrived.map_or(0, |&(limit, _)| ahead(limit, self.sent))
+    }
+
+    /// Counts so many packets that are sent one behind the other. Returns when the credit of the last one arrived.
+    pub fn count_all_sent(&mut self, packets: u32) -> Time {
+        self.sent = self.sent.wrapping_add(packets).wrapping_sub(1);
+        while self.arrivals.front().is_some_and(|&(limit, _)| ahead(limit, self.sent) == 0) {
+            self.arrivals.pop_front();
+        }
+        let opened = self.opened();
+        self.count_sent();
+        opened
+    }
+
     /// When the credit of the next packet arrived, and the packet may go.
     #[inline]
     pub fn opened(&self) -> Time {

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 use thiserror::Error;
 
-use crate::time::Time;
+use crate::time::{Span, Time};
 
 /// Queues of one RAM (section 3.1: "up to eight queues").
 pub const QUEUES: usize = 8;
@@ -48,6 +48,27 @@ pub struct Packet<T> {
     pub ready: Time,
     /// What the owner keeps beside the words.
     pub note: T,
+}
+
+/// Most packets of a queue on their way out that [`FifoRam::leaving`] says. Ours: more than there are on platforms with sources.
+const MOST_LEAVING: usize = 4;
+
+/// What of a queue is leaving: when, and how many words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leaving {
+    count: usize,
+    packets: [(Time, usize); MOST_LEAVING],
+}
+
+impl Leaving {
+    /// Whether it is what it was, so much later.
+    #[inline]
+    pub fn is_later_by(&self, by: Span, earlier: &Self) -> bool {
+        let pairs = || self.packets.iter().zip(&earlier.packets).take(self.count);
+        self.count == earlier.count
+            && pairs()
+                .all(|((at, words), (before, before_words))| *at == *before + by && words == before_words)
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -183,6 +204,24 @@ impl<T: Copy> FifoRam<T> {
         if let Some(queue) = self.queue_mut(queue) {
             queue.leaving.push_back((at, words));
             queue.leaving_words += words;
+        }
+    }
+
+    /// What of a queue is leaving, where it is little: what packets wait for that find it full.
+    #[inline]
+    pub fn leaving(&self, queue: usize) -> Option<Leaving> {
+        let leaving = &self.queue(queue)?.leaving;
+        let mut few = Leaving { count: leaving.len(), packets: [(Time::ZERO, 0); MOST_LEAVING] };
+        let places = few.packets.get_mut(..few.count)?;
+        places.iter_mut().zip(leaving).for_each(|(place, packet)| *place = *packet);
+        Some(few)
+    }
+
+    /// All that is leaving leaves so much later: it has made room for others, each of which is in its place.
+    #[inline]
+    pub fn leave_later(&mut self, queue: usize, by: Span) {
+        if let Some(queue) = self.queue_mut(queue) {
+            queue.leaving.iter_mut().for_each(|(at, _)| *at += by);
         }
     }
 

@@ -71,6 +71,30 @@ impl RequesterPage {
         self.freed.front().map_or(now, |&(_, visible)| now.max(visible))
     }
 
+    /// How many launches, from the next one on, are made when the shell sees them ([`RequesterPage::launched_at`]), if that is at `now` or
+    /// later, and no line is written before.
+    pub fn not_held(&self, now: Time) -> u64 {
+        let is_visible = |&&(_, visible): &&(u64, Time)| visible <= now;
+        if self.freed.iter().all(|line| is_visible(&line)) {
+            return u64::MAX;
+        }
+        let counted = self.freed.iter().take_while(is_visible).last().map_or(0, |&(counted, _)| counted);
+        (counted + u64::from(SLOTS)).saturating_sub(self.line.launched)
+    }
+
+    /// How many launches there are until the status line is due, and that one with them.
+    pub const fn until_line(&self) -> u64 {
+        STATUS_LINE_INTERVAL as u64 - self.line.launched % STATUS_LINE_INTERVAL as u64
+    }
+
+    /// Counts so many launches, none of them held ([`RequesterPage::not_held`]). Returns whether the status line is due for the last.
+    pub fn count_launches(&mut self, launches: u64) -> bool {
+        self.line.launched += launches.saturating_sub(1);
+        // Of those before it, what the last one needs says more.
+        let _ = self.launched_at(Time::END);
+        self.count_launch().1
+    }
+
     /// Counts a launch. Returns its number, and whether the status line is due for it.
     pub const fn count_launch(&mut self) -> (u64, bool) {
         self.line.launched += 1;
@@ -142,6 +166,24 @@ pub struct Place {
     pub index: usize,
     /// Where it begins in host memory.
     pub address: u64,
+}
+
+/// Places that are filled now, one behind the other.
+#[derive(Clone, Copy, Debug)]
+pub struct Places {
+    stored: u64,
+    last_index: u64,
+    address: u64,
+}
+
+impl Places {
+    /// The next.
+    #[inline]
+    pub const fn next(&mut self) -> Place {
+        let index = (self.stored & self.last_index) as usize;
+        self.stored += 1;
+        Place { number: self.stored, index, address: self.address + index as u64 * SLICE_BYTES }
+    }
 }
 
 /// Places that the program gave back.
@@ -247,6 +289,21 @@ impl ReceiveQueue {
         Place { number: self.stored, index, address: self.address + index as u64 * SLICE_BYTES }
     }
 
+    /// The places of what is stored next, one behind the other.
+    #[inline]
+    pub const fn next_places(&self) -> Places {
+        Places { stored: self.stored, last_index: self.slices - 1, address: self.address }
+    }
+
+    /// So many are stored, one behind the other, for which nobody has promised a place, and there is room
+    /// ([`ReceiveQueue::room`]). The last is visible at `visible`.
+    #[inline]
+    pub fn on_stored(&mut self, places: u64, visible: Time) {
+        debug_assert!(self.has_room(places), "who stores has asked for room");
+        self.stored += places;
+        self.on_visible(visible);
+    }
+
     /// The slice stored last is visible at `visible`.
     #[inline]
     pub fn on_visible(&mut self, visible: Time) {
@@ -259,6 +316,14 @@ impl ReceiveQueue {
         if self.release_interval != 0 && self.stored - self.release_priced >= self.release_interval {
             self.release_priced = self.stored;
             self.releases_due.push_back((self.stored, effects.store_register(consumed)));
+        }
+    }
+
+    /// How many slices can be stored, from the next one on, before the host is charged for its register.
+    pub const fn until_release(&self) -> u64 {
+        match self.release_interval {
+            0 => u64::MAX,
+            interval => (interval - 1).saturating_sub(self.stored - self.release_priced),
         }
     }
 

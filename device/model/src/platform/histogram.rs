@@ -35,21 +35,21 @@ impl Histogram {
         self.count_in_place(value, 1);
     }
 
-    /// Enters these numbers.
+    /// Enters these numbers, each as often as it says.
     #[inline]
-    pub fn enter_all(&mut self, values: impl Iterator<Item = u64>) {
+    pub fn enter_all(&mut self, values: impl Iterator<Item = (u64, u64)>) {
         let (mut least, mut greatest, mut count) = (u64::MAX, self.greatest, 0);
         // What is equal comes in runs: each is looked up once.
         let (mut last, mut run) = (0, 0);
-        for value in values {
+        for (value, times) in values.filter(|(_, times)| *times > 0) {
             if value != last || run == 0 {
                 self.count_run(last, run);
                 (last, run) = (value, 0);
                 least = least.min(value);
                 greatest = greatest.max(value);
             }
-            run += 1;
-            count += 1;
+            run += times;
+            count += times;
         }
         self.count_run(last, run);
         if count > 0 {
@@ -253,8 +253,10 @@ mod tests {
         fn numbers_that_are_entered_together_are_those_entered_one_by_one(first in values(), second in values()) {
             let mut together = Histogram::default();
             together.enter_all(core::iter::empty());
-            together.enter_all(first.iter().copied());
-            together.enter_all(second.iter().copied());
+            together.enter_all(first.iter().map(|&value| (value, 1)));
+            // In runs, some of them of none.
+            let runs = second.chunk_by(|one, other| one == other);
+            together.enter_all(runs.flat_map(|run| [(7, 0), (run[0], run.len() as u64)]));
             prop_assert_eq!(together, of(&[first, second].concat()));
         }
 
