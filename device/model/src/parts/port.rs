@@ -73,21 +73,26 @@ impl RequesterPage {
 
     /// How many launches, from the next one on, are made when the shell sees them ([`RequesterPage::launched_at`]), if that is at `now` or
     /// later, and no line is written before.
+    #[inline]
     pub fn not_held(&self, now: Time) -> u64 {
-        let is_visible = |&&(_, visible): &&(u64, Time)| visible <= now;
-        if self.freed.iter().all(|line| is_visible(&line)) {
-            return u64::MAX;
+        let mut counted = 0;
+        for &(next, visible) in &self.freed {
+            if visible > now {
+                return (counted + u64::from(SLOTS)).saturating_sub(self.line.launched);
+            }
+            counted = next;
         }
-        let counted = self.freed.iter().take_while(is_visible).last().map_or(0, |&(counted, _)| counted);
-        (counted + u64::from(SLOTS)).saturating_sub(self.line.launched)
+        u64::MAX
     }
 
     /// How many launches there are until the status line is due, and that one with them.
+    #[inline]
     pub const fn until_line(&self) -> u64 {
         STATUS_LINE_INTERVAL as u64 - self.line.launched % STATUS_LINE_INTERVAL as u64
     }
 
     /// Counts so many launches, none of them held ([`RequesterPage::not_held`]). Returns whether the status line is due for the last.
+    #[inline]
     pub fn count_launches(&mut self, launches: u64) -> bool {
         self.line.launched += launches.saturating_sub(1);
         // Of those before it, what the last one needs says more.
@@ -320,6 +325,7 @@ impl ReceiveQueue {
     }
 
     /// How many slices can be stored, from the next one on, before the host is charged for its register.
+    #[inline]
     pub const fn until_release(&self) -> u64 {
         match self.release_interval {
             0 => u64::MAX,

@@ -30,23 +30,27 @@ pub struct Run {
 
 impl Run {
     /// Those behind the first `count`, of which there are more.
+    #[inline]
     #[must_use]
     pub const fn behind(&self, count: usize) -> Self {
         Self { count: self.count.saturating_sub(count), ..self.later(count) }
     }
 
     /// The last by itself.
+    #[inline]
     #[must_use]
     pub const fn last(&self) -> Self {
         Self { count: 1, ..self.later(self.count.saturating_sub(1)) }
     }
 
     /// From the first to the last.
+    #[inline]
     #[must_use]
     pub const fn from_first_to_last(&self) -> Span {
         self.by.times(self.count.saturating_sub(1) as u64)
     }
 
+    #[inline]
     const fn later(&self, count: usize) -> Self {
         let by = self.by.times(count as u64);
         let Passage { head, tail } = self.passage;
@@ -68,11 +72,13 @@ pub struct Runs {
 
 impl Runs {
     /// None.
+    #[inline]
     pub fn clear(&mut self) {
         self.done.clear();
     }
 
     /// What the last stage has made.
+    #[inline]
     pub fn done(&self) -> &[Run] {
         &self.done
     }
@@ -84,6 +90,7 @@ impl Runs {
     }
 
     /// Another stage begins: the runs that come to it, and where it puts what it makes of them.
+    #[inline]
     pub fn begin_stage(&mut self) -> (&[Run], &mut Vec<Run>) {
         core::mem::swap(&mut self.coming, &mut self.done);
         self.done.clear();
