@@ -443,8 +443,9 @@ proptest! {
         (is_on, is_routed) in (prop::bool::weighted(0.9), any::<bool>()),
         past in prop::collection::vec((0..2_u16, 0..2_u16, 0..9_000_u64, 14..1_200_usize), 0..8),
         bytes in 14..1_600_usize,
-        steps in prop::collection::vec((0..1_500_u64, 0..1_500_u64), 0..33),
+        steps in prop::collection::vec((0..1_500_u64, 0..1_500_u64, prop_oneof![2 => Just(1), 1 => 2..16_usize]), 0..12),
     ) {
+        let steps = steps.iter().flat_map(|&(step, longer, times)| core::iter::repeat_n((step, longer), times));
         let forwarding = if is_cut_through { Forwarding::CutThrough } else { Forwarding::StoreAndForward };
         let config = FabricConfig { links, forwarding, switch_fall_through: Span::from_ns(90), seed: 5 };
         let routing: Option<Routing> = is_routed.then_some(|_| None);
@@ -456,7 +457,7 @@ proptest! {
             }
         }
         let mut at = Time::from_ps(5_000 * NS);
-        let readies = steps.iter().map(|&(step, longer)| {
+        let readies = steps.take(40).map(|(step, longer)| {
             at += Span::from_ns(step);
             Passage { head: at, tail: at + Span::from_ns(longer) }
         });
@@ -481,6 +482,24 @@ proptest! {
         }
         prop_assert_eq!(alloc::format!("{:?}", series.all()), alloc::format!("{:?}", single.all()));
     }
+}
+
+#[test]
+fn parcels_that_meet_what_the_one_before_them_met_come_as_one_run() {
+    let runs = |by_ns: u64, queue_frames: u32| {
+        let mut fabric = fabric(LinkConfig { queue_frames, ..PLAIN }, Forwarding::CutThrough, 3);
+        let Fabric { ports, switching } = &mut fabric;
+        let [from, to, ..] = ports.own.as_mut_slice() else { return Vec::new() };
+        let passage = Passage::from(Time::from_ps(5_000 * NS));
+        let coming = [Run { count: 20, by: Span::from_ns(by_ns), passage, ..Run::default() }];
+        let mut done = Vec::new();
+        switching.pass_parcels((from, to), (100, false), &coming, &mut done, None);
+        done.iter().map(|run| run.count).collect()
+    };
+    assert_eq!(runs(150, 0), [1, 19], "the links were idle before the first");
+    assert_eq!(runs(150, 9), [1, 19], "nobody waits in the queue");
+    assert_eq!(runs(100, 0), [1, 19], "as many as the links carry");
+    assert_eq!(runs(99, 0), [1; 20], "each waits longer than the one before it");
 }
 
 #[test]

@@ -585,6 +585,33 @@ mod tests {
     }
 
     proptest! {
+        /// Packets that are counted together are those counted one by one, and so many go by credit that had come as is said.
+        #[test]
+        fn packets_are_counted_together_as_one_by_one(
+            limits in prop::collection::vec((0..100_u64, 1..9_u32), 1..8),
+            begin in prop_oneof![Just(0_u32), u32::MAX - 20..=u32::MAX],
+            (at, sent) in (0..100_u64, 0..12_u32),
+        ) {
+            let mut window = Window { connection: 1, sent: begin, limit: begin, ..Window::new() };
+            for &(at, more) in &limits {
+                let limit = window.limit.wrapping_add(more);
+                window.on_limit(Time::from_ps(at), 1, limit, MOST);
+            }
+            (0..sent.min(window.room())).for_each(|_| { window.count_sent(); });
+            let (room, at) = (window.room(), Time::from_ps(at));
+            let opened = window.opened_by(at);
+            let mut one_by_one = window.clone();
+            for count in 1..=room {
+                let opens = one_by_one.opened();
+                prop_assert_eq!(opens <= at, count <= opened);
+                one_by_one.count_sent();
+                let mut together = window.clone();
+                prop_assert_eq!(together.count_all_sent(count), opens);
+                prop_assert_eq!(&together, &one_by_one);
+            }
+            prop_assert!(opened <= room || room == 0);
+        }
+
         /// Whatever happens on the way: never more slots filled than set aside, every packet at most once and in order;
         /// and when the trouble ends, all credit is there again.
         #[test]

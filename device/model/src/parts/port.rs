@@ -535,6 +535,30 @@ mod tests {
         assert!(matches!(effects.poll(), Some(Output::Interrupt { cause: CAUSE_ARMED, port: 3, .. })));
     }
 
+    /// Launches that are not held are not, the one behind them is, and counted together they are what they are one by one.
+    fn hold_launches_together(page: &RequesterPage, now: Time) -> Result<(), TestCaseError> {
+        let (mut one_by_one, unheld) = (page.clone(), page.not_held(now));
+        for count in 1..=unheld.min(40) {
+            prop_assert_eq!(one_by_one.launched_at(now), now);
+            let (_, is_due) = one_by_one.count_launch();
+            prop_assert_eq!(is_due, (count + page.line.launched) % u64::from(STATUS_LINE_INTERVAL) == 0);
+            let mut together = page.clone();
+            prop_assert_eq!(together.count_launches(count), is_due);
+            let behind_first_line = count.checked_sub(page.until_line());
+            prop_assert_eq!(
+                is_due,
+                behind_first_line.is_some_and(|more| more.is_multiple_of(u64::from(STATUS_LINE_INTERVAL)))
+            );
+            prop_assert_eq!(alloc::format!("{:?}", together), alloc::format!("{:?}", one_by_one));
+        }
+        let is_held = one_by_one.launched_at(now) > now;
+        prop_assert!(
+            unheld > 40 || is_held || one_by_one.freed.is_empty(),
+            "no line counts the one behind them"
+        );
+        Ok(())
+    }
+
     proptest! {
         /// A launch is never carried out before the program could know that its slot is free, and never later than that or
         /// its being seen.
@@ -560,6 +584,7 @@ mod tests {
                     continue;
                 }
                 let free = free.filter(|_| needed > 0).unwrap_or(Time::ZERO);
+                hold_launches_together(&page, now)?;
                 // However early a shell sees it.
                 prop_assert_eq!(page.launched_at(Time::ZERO), free);
                 prop_assert_eq!(page.launched_at(now), now.max(free));
@@ -580,8 +605,12 @@ mod tests {
             for (stores, released) in steps {
                 now = Time::from_ps(now.as_ps() + 1_000_000);
                 if stores && queue.has_room(1) {
-                    store(&mut queue);
+                    let is_register_due = queue.until_release() == 0;
+                    let due = queue.releases_due.len();
+                    let next = queue.next_places().next();
+                    prop_assert_eq!(store(&mut queue), next);
                     queue.on_consumed(now, &mut effects);
+                    prop_assert_eq!(queue.releases_due.len() > due, is_register_due);
                 }
                 let is_possible = (queue.released..=queue.stored).contains(&released);
                 let register = Register::Released(released);

@@ -121,17 +121,22 @@ struct Packets<'a> {
 /// leaving the FIFO RAM. And what those before it came to.
 struct Standing {
     busy_until: [Time; 4],
-    leaving: Option<Leaving>,
+    leaving: Leaving,
     sums: [Sums; 4],
 }
 
 impl Packets<'_> {
     #[inline(always)]
+    fn busy_until(&self, effects: &Effects) -> [Time; 4] {
+        let [host, bus] = effects.interface.busy_until(&self.transfers);
+        [self.receives.busy_until(), self.stores.busy_until(), bus, host]
+    }
+
+    #[inline(always)]
     fn standing(&self, effects: &Effects) -> Standing {
         let Self { queue: (index, _), fifo, receives, stores, transfers, software, .. } = self;
-        let [host, bus] = effects.interface.busy_until(transfers);
         Standing {
-            busy_until: [receives.busy_until(), stores.busy_until(), bus, host],
+            busy_until: self.busy_until(effects),
             leaving: fifo.leaving(*index),
             sums: [receives.sums(), stores.sums(), transfers.sums(), software.sums()],
         }
@@ -149,13 +154,9 @@ impl Packets<'_> {
         if most == 0 || !is_free {
             return run;
         }
-        let Standing { busy_until, leaving, .. } = self.standing(effects);
         let latest = consumed.max(at).max(coming.passage.tail);
-        if steady::pace(&before.busy_until, &busy_until, latest) != Some(run.by) {
-            return run;
-        }
-        let (Some(leaving), Some(leaving_before)) = (leaving, &before.leaving) else { return run };
-        if leaving.is_later_by(run.by, leaving_before) {
+        let pace = steady::pace(&before.busy_until, &self.busy_until(effects), latest);
+        if pace == Some(run.by) && self.fifo.leaves_later_by(run.by, self.queue.0, &before.leaving) {
             run.count += most as usize;
             self.again(&before.sums, &run, effects);
         }

@@ -119,7 +119,7 @@ struct Launches<'a> {
 /// way are busy, and what is leaving the FIFO RAM. And what those before it came to.
 struct Standing {
     busy_until: [Time; 4],
-    leaving: Option<Leaving>,
+    leaving: Leaving,
     sums: [Sums; 4],
 }
 
@@ -138,11 +138,16 @@ struct Worked {
 
 impl Launches<'_> {
     #[inline(always)]
+    fn busy_until(&self, effects: &Effects) -> [Time; 4] {
+        let [host, bus] = effects.interface.busy_until(&self.stores);
+        [host, bus, self.loads.busy_until(), self.transmits.busy_until()]
+    }
+
+    #[inline(always)]
     fn standing(&self, effects: &Effects) -> Standing {
         let Self { queue: (index, _), fifo, software, stores, loads, transmits, .. } = self;
-        let [host, bus] = effects.interface.busy_until(stores);
         Standing {
-            busy_until: [host, bus, loads.busy_until(), transmits.busy_until()],
+            busy_until: self.busy_until(effects),
             leaving: fifo.leaving(*index),
             sums: [software.sums(), stores.sums(), loads.sums(), transmits.sums()],
         }
@@ -200,13 +205,9 @@ impl Launches<'_> {
     /// Carries on at most so many behind `one`, which began as `before` says, as far as each is the one before it a span later.
     #[inline(always)]
     fn carry_on(&mut self, before: &Standing, one: &mut Worked, most: usize, effects: &mut Effects) {
-        let Standing { busy_until, leaving, .. } = self.standing(effects);
+        let busy_until = self.busy_until(effects);
         let Some(by) = steady::pace(&before.busy_until, &busy_until, one.done) else { return };
-        let is_same_room = match (&leaving, &before.leaving) {
-            (Some(leaving), Some(before)) => leaving.is_later_by(by, before),
-            _ => false,
-        };
-        if !is_same_room {
+        if !self.fifo.leaves_later_by(by, self.queue.0, &before.leaving) {
             return;
         }
         one.run.by = by;
