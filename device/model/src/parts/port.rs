@@ -541,14 +541,12 @@ mod tests {
         for count in 1..=unheld.min(40) {
             prop_assert_eq!(one_by_one.launched_at(now), now);
             let (_, is_due) = one_by_one.count_launch();
-            prop_assert_eq!(is_due, (count + page.line.launched) % u64::from(STATUS_LINE_INTERVAL) == 0);
+            let interval = u64::from(STATUS_LINE_INTERVAL);
+            prop_assert_eq!(is_due, (count + page.line.launched).is_multiple_of(interval));
             let mut together = page.clone();
             prop_assert_eq!(together.count_launches(count), is_due);
             let behind_first_line = count.checked_sub(page.until_line());
-            prop_assert_eq!(
-                is_due,
-                behind_first_line.is_some_and(|more| more.is_multiple_of(u64::from(STATUS_LINE_INTERVAL)))
-            );
+            prop_assert_eq!(is_due, behind_first_line.is_some_and(|more| more.is_multiple_of(interval)));
             prop_assert_eq!(alloc::format!("{:?}", together), alloc::format!("{:?}", one_by_one));
         }
         let is_held = one_by_one.launched_at(now) > now;

@@ -152,7 +152,7 @@ mod tests {
             let [first, second, third] = &mut self.busy_until;
             let [one, two, three] = &mut self.series;
             let head = two.cross(second, one.cross(first, come.head).end).end;
-            three.cross_for(third, head.min(come.tail), Span::from_ps(50).max_of(come.tail.since(head))).end
+            three.cross_for(third, head.min(come.tail), Span::from_ps(50).max(come.tail.since(head))).end
         }
 
         fn sums(&self) -> [Sums; 3] {
@@ -165,14 +165,10 @@ mod tests {
         }
     }
 
-    impl Span {
-        fn max_of(self, other: Self) -> Self {
-            if other > self { other } else { self }
-        }
-    }
+    /// A run that comes: how long behind the one before, how much later its tail is, by how much each, how many.
+    type Coming = (u64, u64, u64, usize);
 
-    /// Runs that come: how long behind the one before, how much later the tail is, by how much, how many.
-    fn coming() -> impl Strategy<Value = Vec<(u64, u64, u64, usize)>> {
+    fn coming() -> impl Strategy<Value = Vec<Coming>> {
         let by = prop_oneof![3 => 0..400_u64, 1 => Just(100), 1 => Just(1 << 53)];
         prop::collection::vec((0..300_u64, 0..300_u64, by, 1..33_usize), 1..8)
     }
@@ -183,7 +179,7 @@ mod tests {
         let begin =
             prop_oneof![3 => 0..1_000_u64, 1 => FAR - 5_000..FAR + 5_000, 1 => u64::MAX - 20_000..=u64::MAX];
         let carried_on = Cell::new(0);
-        let hold = |(prices, begin, coming): (Vec<(u64, u64)>, u64, Vec<(u64, u64, u64, usize)>)| {
+        let hold = |(prices, begin, coming): (Vec<(u64, u64)>, u64, Vec<Coming>)| {
             let (mut single, mut steady) = (Row::new(&prices, begin), Row::new(&prices, begin));
             let mut at = Time::from_ps(begin);
             for (gap, longer, by, count) in coming {
