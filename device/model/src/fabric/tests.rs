@@ -486,8 +486,11 @@ proptest! {
 
 #[test]
 fn parcels_that_meet_what_the_one_before_them_met_come_as_one_run() {
-    let runs = |by_ns: u64, queue_frames: u32| {
+    let runs = |by_ns: u64, queue_frames: u32, is_met: bool| {
         let mut fabric = fabric(LinkConfig { queue_frames, ..PLAIN }, Forwarding::CutThrough, 3);
+        if is_met {
+            send(&mut fabric, 5_000, 2, &unicast(2, 1, 100));
+        }
         let Fabric { ports, switching } = &mut fabric;
         let [from, to, ..] = ports.own.as_mut_slice() else { return Vec::new() };
         let passage = Passage::from(Time::from_ps(5_000 * NS));
@@ -496,10 +499,12 @@ fn parcels_that_meet_what_the_one_before_them_met_come_as_one_run() {
         switching.pass_parcels((from, to), (100, false), &coming, &mut done, None);
         done.iter().map(|run| run.count).collect()
     };
-    assert_eq!(runs(150, 0), [1, 19], "the links were idle before the first");
-    assert_eq!(runs(150, 9), [1, 19], "nobody waits in the queue");
-    assert_eq!(runs(100, 0), [1, 19], "as many as the links carry");
-    assert_eq!(runs(99, 0), [1; 20], "each waits longer than the one before it");
+    assert_eq!(runs(150, 0, false), [1, 19], "the links were idle before the first");
+    assert_eq!(runs(150, 40, false), [1, 19], "nobody waits in the queue");
+    assert_eq!(runs(100, 0, false), [1, 19], "as many as the links carry");
+    assert_eq!(runs(100, 0, true), [1, 19], "each waits as long as the one before it");
+    assert_eq!(runs(100, 40, true), [1; 20], "the queue has to know who waits");
+    assert_eq!(runs(99, 0, false), [1; 20], "each waits longer than the one before it");
 }
 
 #[test]

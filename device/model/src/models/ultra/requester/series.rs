@@ -132,7 +132,7 @@ struct Worked {
     loaded: Passage,
     /// When the card has done all of it.
     done: Time,
-    /// Nothing beside the places on its way had a say in it, and it has changed none beside its own.
+    /// Neither the end of what its program waits for had a say in it, nor has its line of status in those behind it.
     is_free: bool,
 }
 
@@ -160,7 +160,7 @@ impl Launches<'_> {
         let fed = effects.interface.clock();
         let now = port.page.launched_at(fed);
         let launched = now.max(effects.interface.host_clock());
-        let is_unheld = now == fed && effects.interface.is_host_on_its_own();
+        let is_free = effects.interface.is_host_on_its_own();
         let software_done = effects.interface.occupy(&mut self.software, now);
         let room = fifo.room_at(*index, *words, software_done);
         let burst = effects.interface.carry(&mut self.stores, room);
@@ -186,7 +186,7 @@ impl Launches<'_> {
             fed,
             loaded: Passage { head: load.words.head, tail: load.stage.end },
             done: sent.stage.end.max(sent.words.tail).max(load.stage.end),
-            is_free: is_unheld && opened <= load.words.head,
+            is_free,
         };
         if is_line_due {
             worked.is_free &= self.tell(load.stage.end, effects);
@@ -213,7 +213,8 @@ impl Launches<'_> {
         one.run.by = by;
         let mut left = most as u64;
         while left > 0 {
-            // What has come before the first of them is waited for by none; what comes later ends the run.
+            // Of the lines and the credit that are waited for, each comes later than the one before: those that were there for `one` let so
+            // many pass, none where it waited itself, and what comes later ends the run.
             let unheld = self.port.page.not_held(one.fed);
             let opened = self.window.opened_by(one.loaded.head).into();
             let times = left.min(unheld).min(opened).min(self.port.page.until_line());

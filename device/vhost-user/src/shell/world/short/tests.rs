@@ -16,6 +16,7 @@ use niclab_abi::{FromBytes, PAGE_BYTES, ToBytes};
 use niclab_model::models::MODELS;
 use niclab_model::nic::registry::{DrawnWorkload, Model};
 use niclab_model::nic::{Input, ShellCounts};
+use niclab_model::time::Time;
 use niclab_spec::daemon::{DaemonConfig, NodeSockets};
 use niclab_spec::scenario::ScenarioFile;
 use niclab_spec::{ClusterFile, ClusterName, NicConfig, Source};
@@ -180,6 +181,10 @@ impl Side {
                 self.cluster.world().set_link_faults(node as u16, &faults);
             }
             Act::Measure => self.cluster.world().begin_measurement(),
+            Act::Wait { node, until_ps } => {
+                let mut world = self.cluster.world();
+                world.nodes[node].bus.wait_until(Time::from_ps(until_ps));
+            }
         }
     }
 
@@ -227,6 +232,7 @@ enum Act {
     Link { node: usize, is_up: bool },
     Faults { node: usize, loss: f64 },
     Measure,
+    Wait { node: usize, until_ps: u64 },
 }
 
 fn end(nodes: usize) -> impl Strategy<Value = (usize, u32)> + Clone {
@@ -424,7 +430,8 @@ fn bursts() -> impl Strategy<Value = Vec<Act>> {
             Act::Release { node: 1, port: 0, behind, is_served: true },
         ]
     });
-    let other = prop_oneof![3 => traffic(NODES), 1 => changes(NODES)].prop_map(|act| vec![act]);
+    let wait = (0..NODES, 0..200_000_000_u64).prop_map(|(node, until_ps)| Act::Wait { node, until_ps });
+    let other = prop_oneof![3 => traffic(NODES), 1 => changes(NODES), 2 => wait].prop_map(|act| vec![act]);
     let steps = prop::collection::vec(prop_oneof![6 => burst, 1 => other], 8..50);
     let words = prop_oneof![3 => Just(0_u32), 2 => 10..40_u32];
     let interval = prop_oneof![1 => Just(0_u64), 2 => 1..9_u64, 2 => 16..64_u64];
@@ -460,25 +467,54 @@ fn whatever_is_done_with_bursts_both_ways_do_the_same() {
     assert!(carried_on < series, "each run has a first one that is worked out");
 }
 
+/// Forty bursts of sixteen from node 0 to node 1, before each of which somebody does something.
+fn bursts_of_sixteen(before: impl Fn(u64) -> Option<Act>) -> Vec<Act> {
+    let mut acts = vec![
+        Act::Open { node: 0, port: 0, slices_log: 4, fifo_words: 0 },
+        Act::Open { node: 1, port: 0, slices_log: 7, fifo_words: 0 },
+        Act::Interval { node: 1, port: 0, slices: 32 },
+        Act::Connect { from: (0, 0), to: (1, 0), credits: 128 },
+    ];
+    let code = 6 << CODE_LENGTH_SHIFT;
+    for payload in 0..40 {
+        acts.extend(before(payload));
+        acts.push(Act::Launch { node: 0, port: 0, code, payload, is_received_known: true, count: 16 });
+        acts.push(Act::Serve { node: 0 });
+        acts.push(Act::Release { node: 1, port: 0, behind: 0, is_served: true });
+    }
+    acts
+}
+
+#[test]
+fn what_a_launch_waits_for_ends_a_run() {
+    // Slots are free late, so that launches wait for lines of status.
+    for latency_us in 4..12 {
+        for model in models() {
+            let mut config = config(&format!("nodes = 2\nnic.model = \"{}\"", model.name));
+            config.profile.bus.dma_write.latency_ps.value = latency_us * 1_000_000;
+            let [_, _, carried_on] = hold(&config, &bursts_of_sixteen(|_| None)).unwrap();
+            assert!((100..540).contains(&carried_on), "{} with {latency_us} us: {carried_on}", model.name);
+        }
+    }
+    // Programs do something else in between, as long as it takes until model time is over, and beyond.
+    for begin in [0, (1 << 63) - 30_000_000, u64::MAX - 60_000_000] {
+        let wait =
+            |number: u64| Some(Act::Wait { node: 0, until_ps: begin.saturating_add(number * 3_000_000) });
+        for model in models() {
+            let config = config(&format!("nodes = 2\nnic.model = \"{}\"", model.name));
+            let [_, _, carried_on] = hold(&config, &bursts_of_sixteen(wait)).unwrap();
+            assert_eq!(carried_on > 0, begin < 1 << 63, "{} from {begin} ps on: {carried_on}", model.name);
+        }
+    }
+}
+
 #[test]
 fn bursts_in_a_steady_state_are_carried_on_past_lines_of_status() {
     // The last two have one way over the bus for both directions, on which a line of status is in the way of launches.
     let fewest = [("htx-200mhz", 540), ("htx-asic-1ghz", 540), ("pci-32-33", 380), ("i960-32-33", 370)];
     for (model, (profile, fewest)) in models().into_iter().flat_map(|model| fewest.map(|row| (model, row))) {
         let text = format!("nodes = 2\nprofile = \"{profile}\"\nnic.model = \"{}\"", model.name);
-        let mut acts = vec![
-            Act::Open { node: 0, port: 0, slices_log: 4, fifo_words: 0 },
-            Act::Open { node: 1, port: 0, slices_log: 7, fifo_words: 0 },
-            Act::Interval { node: 1, port: 0, slices: 32 },
-            Act::Connect { from: (0, 0), to: (1, 0), credits: 128 },
-        ];
-        let code = 6 << CODE_LENGTH_SHIFT;
-        for payload in 0..40 {
-            let is_received_known = true;
-            acts.push(Act::Launch { node: 0, port: 0, code, payload, is_received_known, count: 16 });
-            acts.push(Act::Serve { node: 0 });
-            acts.push(Act::Release { node: 1, port: 0, behind: 0, is_served: true });
-        }
+        let acts = bursts_of_sixteen(|_| None);
         let [_, series, carried_on] = hold(&config(&text), &acts).unwrap();
         assert_eq!(series, 640, "{} on {profile}", model.name);
         // Each burst has a first one, and a register of the receiver is in between now and then.
