@@ -103,7 +103,7 @@ impl Conventional {
             }
             let ledger = interface.ledger_mut();
             [takes, copies].iter().for_each(|series| ledger.enter(series));
-            let took = frames.iter().filter_map(|frame| Some((frame.at?.since(frame.launched), 1)));
+            let took = frames.iter().filter_map(|frame| Some(frame.at?.since(frame.launched)));
             ledger.complete_all(took);
             [fetches, writes, returns].iter().for_each(|series| interface.enter_transfers(series));
         });

@@ -128,26 +128,76 @@ impl Switching {
         arrive: impl Fn(&mut F, Option<Passage>),
         last: Option<TraceTag>,
     ) {
-        let mut way = Crossings::new(self, ports, bytes);
+        // Not `Crossings`: what is on the stack by itself is in registers.
+        let (near, far) = ports;
+        let mut up = LinkSeries::to_switch(&mut near.link, bytes, &near.ledger);
+        let mut switch = self.fall_through_series(bytes, &near.ledger);
+        let mut down = LinkSeries::to_node(&mut far.link, bytes, &far.ledger);
+        let mut delivered = 0;
         for frame in frames.iter_mut() {
             let Some(ready) = ready(frame) else { continue };
-            arrive(frame, way.pass(ready));
+            let arrived = self.cross_one(&mut up, &mut switch, &mut down, ready);
+            arrive(frame, arrived);
+            delivered += u64::from(arrived.is_some());
         }
-        way.enter(frames.len(), last);
+        near.ledger.attribute(last);
+        near.ledger.enter(&switch);
+        far.ledger.attribute(last);
+        up.enter(&mut near.counters, &mut near.ledger);
+        down.enter(&mut far.counters, &mut far.ledger);
+        count_series((&mut near.counters, &mut far.counters), (frames.len(), delivered, bytes));
     }
+
+    /// Begins a series of frames of `bytes` on their way through the switch.
+    #[inline(always)]
+    const fn fall_through_series(&self, bytes: usize, ledger: &Ledger) -> ledger::Series {
+        let latency = self.fall_through;
+        let cost = Cost { count: 1, bytes: bytes as u64, occupancy: Span::ZERO, latency };
+        ledger.series(Crossing::SwitchFallThrough, cost)
+    }
+
+    /// The next one passes a link, the switch, and another link. None where it finds a queue full.
+    #[inline(always)]
+    fn cross_one(
+        &self,
+        up: &mut LinkSeries<'_>,
+        switch: &mut ledger::Series,
+        down: &mut LinkSeries<'_>,
+        ready: Passage,
+    ) -> Option<Passage> {
+        let entering = up.pass(ready)?;
+        let entered = if self.forwarding == Forwarding::CutThrough {
+            entering.head.max(entering.tail.before(entering.held).before(down.serialization()))
+        } else {
+            entering.tail
+        };
+        let head = switch.cross(&mut { Time::ZERO }, entered).end;
+        let arrived = down.pass(Passage { head, tail: entering.tail + self.fall_through })?;
+        Some(Passage { head: arrived.head, tail: arrived.tail })
+    }
+}
+
+/// Counts frames of `bytes` of which so many came from a port, and so many went to another.
+#[inline(always)]
+const fn count_series(
+    (near, far): (&mut PortCounters, &mut PortCounters),
+    (came, delivered, bytes): (usize, u64, usize),
+) {
+    near.frames_in += came as u64;
+    near.bytes_in += (came * bytes) as u64;
+    far.frames_out += delivered;
+    far.bytes_out += delivered * bytes as u64;
 }
 
 /// A series on its way over a link, the switch, and another link.
 struct Crossings<'a> {
+    switching: &'a Switching,
     near: (&'a mut PortCounters, &'a mut Ledger),
     far: (&'a mut PortCounters, &'a mut Ledger),
     up: LinkSeries<'a>,
     switch: ledger::Series,
     down: LinkSeries<'a>,
-    fall_through: Span,
-    is_cut_through: bool,
     bytes: usize,
-    delivered: u64,
 }
 
 /// All that has a say in when a frame arrives beside when it is ready, where nobody waits in a queue that is bounded: until when the
@@ -158,35 +208,22 @@ struct Standing {
 }
 
 impl<'a> Crossings<'a> {
-    fn new(switching: &Switching, (near, far): (&'a mut Port, &'a mut Port), bytes: usize) -> Self {
-        let fall_through = switching.fall_through;
-        let cost = Cost { count: 1, bytes: bytes as u64, occupancy: Span::ZERO, latency: fall_through };
+    fn new(switching: &'a Switching, (near, far): (&'a mut Port, &'a mut Port), bytes: usize) -> Self {
         Self {
+            switching,
             up: LinkSeries::to_switch(&mut near.link, bytes, &near.ledger),
-            switch: near.ledger.series(Crossing::SwitchFallThrough, cost),
+            switch: switching.fall_through_series(bytes, &near.ledger),
             down: LinkSeries::to_node(&mut far.link, bytes, &far.ledger),
             near: (&mut near.counters, &mut near.ledger),
             far: (&mut far.counters, &mut far.ledger),
-            fall_through,
-            is_cut_through: switching.forwarding == Forwarding::CutThrough,
             bytes,
-            delivered: 0,
         }
     }
 
-    /// The next one passes. None where it finds a queue full.
+    /// The next one passes.
     #[inline(always)]
     fn pass(&mut self, ready: Passage) -> Option<Passage> {
-        let entering = self.up.pass(ready)?;
-        let entered = if self.is_cut_through {
-            entering.head.max(entering.tail.before(entering.held).before(self.down.serialization()))
-        } else {
-            entering.tail
-        };
-        let head = self.switch.cross(&mut { Time::ZERO }, entered).end;
-        let arrived = self.down.pass(Passage { head, tail: entering.tail + self.fall_through })?;
-        self.delivered += 1;
-        Some(Passage { head: arrived.head, tail: arrived.tail })
+        self.switching.cross_one(&mut self.up, &mut self.switch, &mut self.down, ready)
     }
 
     #[inline(always)]
@@ -214,20 +251,16 @@ impl<'a> Crossings<'a> {
         self.up.pass_again(of_up, times, later);
         self.switch.cross_again(of_switch, times);
         self.down.pass_again(of_down, times, later);
-        self.delivered += times;
     }
 
     /// All have passed, so many: enters them.
     fn enter(self, count: usize, last: Option<TraceTag>) {
-        let Self { near: (near, near_ledger), far: (far, far_ledger), bytes, delivered, .. } = self;
-        near.frames_in += count as u64;
-        near.bytes_in += (count * bytes) as u64;
+        let Self { near: (near, near_ledger), far: (far, far_ledger), .. } = self;
         near_ledger.attribute(last);
         near_ledger.enter(&self.switch);
-        far.frames_out += delivered;
-        far.bytes_out += delivered * bytes as u64;
         far_ledger.attribute(last);
         self.up.enter(near, near_ledger);
         self.down.enter(far, far_ledger);
+        count_series((near, far), (count, count as u64, self.bytes));
     }
 }

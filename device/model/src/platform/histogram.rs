@@ -35,21 +35,32 @@ impl Histogram {
         self.count_in_place(value, 1);
     }
 
-    /// Enters these numbers, each as often as it says.
+    /// Enters one number so many times.
     #[inline]
-    pub fn enter_all(&mut self, values: impl Iterator<Item = (u64, u64)>) {
+    pub fn enter_times(&mut self, value: u64, times: u64) {
+        if times > 0 {
+            self.least = if self.count == 0 { value } else { self.least.min(value) };
+            self.greatest = self.greatest.max(value);
+            self.count += times;
+            self.count_run(value, times);
+        }
+    }
+
+    /// Enters these numbers.
+    #[inline]
+    pub fn enter_all(&mut self, values: impl Iterator<Item = u64>) {
         let (mut least, mut greatest, mut count) = (u64::MAX, self.greatest, 0);
         // What is equal comes in runs: each is looked up once.
         let (mut last, mut run) = (0, 0);
-        for (value, times) in values.filter(|(_, times)| *times > 0) {
+        for value in values {
             if value != last || run == 0 {
                 self.count_run(last, run);
                 (last, run) = (value, 0);
                 least = least.min(value);
                 greatest = greatest.max(value);
             }
-            run += times;
-            count += times;
+            run += 1;
+            count += 1;
         }
         self.count_run(last, run);
         if count > 0 {
@@ -253,10 +264,18 @@ mod tests {
         fn numbers_that_are_entered_together_are_those_entered_one_by_one(first in values(), second in values()) {
             let mut together = Histogram::default();
             together.enter_all(core::iter::empty());
-            together.enter_all(first.iter().map(|&value| (value, 1)));
-            // In runs, some of them of none.
-            let runs = second.chunk_by(|one, other| one == other);
-            together.enter_all(runs.flat_map(|run| [(7, 0), (run[0], run.len() as u64)]));
+            together.enter_all(first.iter().copied());
+            together.enter_all(second.iter().copied());
+            prop_assert_eq!(together, of(&[first, second].concat()));
+        }
+
+        #[test]
+        fn a_number_that_is_entered_so_many_times_is_entered_as_often(first in values(), second in values()) {
+            let mut together = of(&first);
+            for run in second.chunk_by(|one, other| one == other) {
+                together.enter_times(run[0].wrapping_add(1), 0);
+                together.enter_times(run[0], run.len() as u64);
+            }
             prop_assert_eq!(together, of(&[first, second].concat()));
         }
 

@@ -503,11 +503,20 @@ impl Ledger {
         });
     }
 
+    /// As many messages are over as `took` has elements, each of which says how long one took. What follows is nobody's.
+    #[inline]
+    pub fn complete_all(&mut self, took: impl Iterator<Item = Span>) {
+        if self.is_on {
+            self.latency.enter_all(took.map(Span::as_ps));
+        }
+        self.current = None;
+    }
+
     /// As many messages are over as the numbers in `took` say together: so many took so long. What follows is nobody's.
     #[inline]
-    pub fn complete_all(&mut self, took: impl Iterator<Item = (Span, usize)>) {
+    pub fn complete_runs(&mut self, took: impl Iterator<Item = (Span, usize)>) {
         if self.is_on {
-            self.latency.enter_all(took.map(|(took, times)| (took.as_ps(), times as u64)));
+            took.for_each(|(took, times)| self.latency.enter_times(took.as_ps(), times as u64));
         }
         self.current = None;
     }

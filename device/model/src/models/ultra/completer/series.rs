@@ -98,7 +98,7 @@ impl Completer {
         effects.interface.enter_transfers(&transfers);
         effects.interface.enter_works(&software);
         let took = series.runs.done().iter().map(|run| (run.took, run.count));
-        effects.interface.ledger_mut().complete_all(took);
+        effects.interface.ledger_mut().complete_runs(took);
         let card = &mut effects.counters.card;
         card.messages_received += count as u64;
         card.bytes_received += count as u64 * bytes;
