@@ -48,6 +48,11 @@ impl Time {
         Span(self.0.saturating_sub(earlier.0))
     }
 
+    /// The instant `span` later, saturating: what `+` is where nothing is constant.
+    pub const fn later(self, span: Span) -> Self {
+        Self(self.0.saturating_add(span.0))
+    }
+
     /// The instant `span` earlier, not before the beginning.
     pub const fn before(self, span: Span) -> Self {
         Self(self.0.saturating_sub(span.0))

@@ -125,9 +125,7 @@ impl DmaMemory {
     #[inline]
     pub fn store_words(&self, address: u64, words: &[u64]) -> Result<(), MemoryError> {
         let places = self.atomics::<AtomicU64>(address, words.len())?;
-        for (place, word) in places.iter().zip(words) {
-            place.store(word.to_le(), Ordering::Release);
-        }
+        store_each(places, words);
         Ok(())
     }
 
@@ -145,10 +143,7 @@ impl DmaMemory {
             if first % 8 == 0
                 && let Some(places) = places
             {
-                places
-                    .iter()
-                    .zip(words)
-                    .for_each(|(place, word)| place.store(word.to_le(), Ordering::Release));
+                store_each(places, words);
                 continue;
             }
             refused += u64::from(self.store_words(address, words).is_err());
@@ -273,6 +268,17 @@ impl DmaMemory {
     fn slices(&self, ranges: &[HostRange]) -> Result<SmallVec<[VolatileSlice<'_>; 2]>, MemoryError> {
         ranges.iter().map(|range| self.slice_of(range)).collect()
     }
+}
+
+/// Stores words in ascending order, each with release ordering. Four at a time, of which the compiler makes no loop.
+#[inline]
+fn store_each(places: &[AtomicU64], words: &[u64]) {
+    let store = |(place, word): (&AtomicU64, &u64)| place.store(word.to_le(), Ordering::Release);
+    let ((fours, places), (words_of_fours, words)) = (places.as_chunks::<4>(), words.as_chunks::<4>());
+    for (four, words) in fours.iter().zip(words_of_fours) {
+        four.iter().zip(words).for_each(store);
+    }
+    places.iter().zip(words).for_each(store);
 }
 
 /// Copies as many bytes from one guest's memory to another's.

@@ -7,7 +7,7 @@ use thiserror::Error;
 use crate::fabric::PortCounters;
 use crate::fabric::ethernet::HEADER_BYTES;
 use crate::fabric::faults::{Draws, Faults, Mishap};
-use crate::platform::ledger::{Cost, Crossing, Ledger, Place, Resource, Series};
+use crate::platform::ledger::{Cost, Crossing, Ledger, Place, Resource, Series, Sums};
 use crate::random::{Random, Rarity};
 use crate::time::{Passage, Span, Time};
 
@@ -384,6 +384,33 @@ impl<'a> LinkSeries<'a> {
         }
         let held = Span::from_ps(occupancy.as_ps() - self.serialization.as_ps());
         Some(Arrival { head: stage.start + self.latency, tail: stage.end, held, corrupt: None })
+    }
+
+    /// Until when it is busy.
+    #[inline(always)]
+    pub(super) const fn busy_until(&self) -> Time {
+        self.busy_until
+    }
+
+    /// What its frames come to so far.
+    #[inline(always)]
+    pub(super) const fn sums(&self) -> Sums {
+        self.series.sums()
+    }
+
+    /// Whether somebody waits in a queue that is bounded: who comes later may find it full.
+    #[inline(always)]
+    pub(super) fn is_waited_for(&self) -> bool {
+        self.queue_frames.is_some() && !self.direction.waiting.is_empty()
+    }
+
+    /// As many times more the same frames pass that have since `earlier`, the last so much later than the last one that did
+    /// ([`steady`](crate::platform::steady)).
+    #[inline(always)]
+    pub(super) fn pass_again(&mut self, earlier: &Sums, times: u64, later: Span) {
+        self.busy_until += later;
+        self.came += times;
+        self.series.cross_again(earlier, times);
     }
 
     /// All have passed: enters them.

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 
 use super::ethernet::{BROADCAST, Header, Mac, mac_of_node};
 use super::*;
+use crate::platform::steady::Run;
 use crate::random::Chance;
 
 const NS: u64 = 1_000;
@@ -268,6 +269,36 @@ fn afflict_all(fabric: &mut Fabric) {
     }
 }
 
+/// As parcels pass in runs: those that are equally far from one another come as one.
+fn pass_in_runs(
+    switching: &Switching,
+    ports: (&mut Port, &mut Port),
+    kind: (usize, bool),
+    readies: &[Passage],
+    last: Option<TraceTag>,
+) -> Vec<Passage> {
+    let (mut coming, mut done) = (Vec::<Run>::new(), Vec::new());
+    for &passage in readies {
+        if let Some(run) = coming.last_mut() {
+            let (last, by) = (run.last().passage, passage.head.since(run.passage.head));
+            let next = |last: Passage, by| Passage { head: last.head + by, tail: last.tail + by };
+            if run.count == 1 && next(last, by) == passage {
+                run.by = by;
+            }
+            if next(last, run.by) == passage {
+                run.count += 1;
+                continue;
+            }
+        }
+        coming.push(Run { count: 1, passage, ..Run::default() });
+    }
+    switching.pass_parcels(ports, kind, &coming, &mut done, last);
+    let each = |run: &Run| {
+        (0..run.count).map(|number| Run { count: number + 1, ..*run }.last().passage).collect::<Vec<_>>()
+    };
+    done.iter().flat_map(each).collect()
+}
+
 proptest! {
     #[test]
     fn the_same_seed_gives_the_same_faults_whatever_else_passes(
@@ -412,8 +443,9 @@ proptest! {
         (is_on, is_routed) in (prop::bool::weighted(0.9), any::<bool>()),
         past in prop::collection::vec((0..2_u16, 0..2_u16, 0..9_000_u64, 14..1_200_usize), 0..8),
         bytes in 14..1_600_usize,
-        steps in prop::collection::vec((0..1_500_u64, 0..1_500_u64), 0..33),
+        steps in prop::collection::vec((0..1_500_u64, 0..1_500_u64, prop_oneof![2 => Just(1), 1 => 2..16_usize]), 0..12),
     ) {
+        let steps = steps.iter().flat_map(|&(step, longer, times)| core::iter::repeat_n((step, longer), times));
         let forwarding = if is_cut_through { Forwarding::CutThrough } else { Forwarding::StoreAndForward };
         let config = FabricConfig { links, forwarding, switch_fall_through: Span::from_ns(90), seed: 5 };
         let routing: Option<Routing> = is_routed.then_some(|_| None);
@@ -425,7 +457,7 @@ proptest! {
             }
         }
         let mut at = Time::from_ps(5_000 * NS);
-        let readies = steps.iter().map(|&(step, longer)| {
+        let readies = steps.take(40).map(|(step, longer)| {
             at += Span::from_ns(step);
             Passage { head: at, tail: at + Span::from_ns(longer) }
         });
@@ -441,8 +473,7 @@ proptest! {
         if count == 0 {
             return Ok(());
         }
-        let mut passages: Vec<Passage> = readies.iter().take(count).copied().collect();
-        switching.pass_parcels(from, to, (bytes, is_routed), &mut passages, |passage| passage, Some(tag(count)));
+        let passages = pass_in_runs(switching, (from, to), (bytes, is_routed), &readies[..count], Some(tag(count)));
         let Fabric { ports, switching } = &mut single;
         let [from, to] = ports.own.as_mut_slice() else { return Ok(()) };
         for (number, (&ready, passage)) in readies.iter().zip(&passages).enumerate() {
@@ -451,6 +482,29 @@ proptest! {
         }
         prop_assert_eq!(alloc::format!("{:?}", series.all()), alloc::format!("{:?}", single.all()));
     }
+}
+
+#[test]
+fn parcels_that_meet_what_the_one_before_them_met_come_as_one_run() {
+    let runs = |by_ns: u64, queue_frames: u32, is_met: bool| {
+        let mut fabric = fabric(LinkConfig { queue_frames, ..PLAIN }, Forwarding::CutThrough, 3);
+        if is_met {
+            send(&mut fabric, 5_000, 2, &unicast(2, 1, 100));
+        }
+        let Fabric { ports, switching } = &mut fabric;
+        let [from, to, ..] = ports.own.as_mut_slice() else { return Vec::new() };
+        let passage = Passage::from(Time::from_ps(5_000 * NS));
+        let coming = [Run { count: 20, by: Span::from_ns(by_ns), passage, ..Run::default() }];
+        let mut done = Vec::new();
+        switching.pass_parcels((from, to), (100, false), &coming, &mut done, None);
+        done.iter().map(|run| run.count).collect()
+    };
+    assert_eq!(runs(150, 0, false), [1, 19], "the links were idle before the first");
+    assert_eq!(runs(150, 40, false), [1, 19], "nobody waits in the queue");
+    assert_eq!(runs(100, 0, false), [1, 19], "as many as the links carry");
+    assert_eq!(runs(100, 0, true), [1, 19], "each waits as long as the one before it");
+    assert_eq!(runs(100, 40, true), [1; 20], "the queue has to know who waits");
+    assert_eq!(runs(99, 0, false), [1; 20], "each waits longer than the one before it");
 }
 
 #[test]

@@ -3,8 +3,9 @@
 //!
 //! What is said of the first is true of all of them: whether they are sent, where to, how long each is on its way where nobody is
 //! met. Each still waits where it meets others, so that its instants are worked out one after the other, by the functions by which
-//! they are worked out one by one; what is left out is what is the same for all, and a look at the ledger for each crossing. All that a
-//! card is afterwards, to the last count, is what it is when each launch is fed to it by itself
+//! they are worked out one by one; what is left out is what is the same for all, and a look at the ledger for each crossing. Where
+//! each meets what the one before it met, a fixed span later, they are carried on without that
+//! ([`steady`](crate::platform::steady)). All that a card is afterwards, to the last count, is what it is when each launch is fed to it by itself
 //! ([`Input::PageStore`](crate::nic::Input::PageStore)), and each frame
 //! ([`Input::Parcel`](crate::nic::Input::Parcel)).
 //!
@@ -18,8 +19,9 @@ use niclab_abi::bar::SLOTS;
 
 use crate::nic::DMA_BUFFER_WORDS;
 use crate::platform::node_bus::NodeBus;
+use crate::platform::steady::Runs;
 use crate::platform::trace_tag::TraceTag;
-use crate::time::{Passage, Span, Time};
+use crate::time::Time;
 
 /// Most launches of a series: a page full.
 pub const MOST: usize = SLOTS as usize;
@@ -43,21 +45,13 @@ pub struct Way {
     pub most: usize,
 }
 
-/// One launch of a series, and what becomes of it.
+/// What one launch of a series carries.
 #[derive(Clone, Debug, Default)]
 pub struct Member {
-    /// What it carries; and behind that, once it has come, what its receiver adds.
+    /// Its words; and behind them, once it has come, what its receiver adds.
     pub words: [u64; DMA_BUFFER_WORDS],
-    /// When its program's software began with it.
-    pub launched: Time,
-    /// When its first byte and its last are ready for the link; and behind the link, when they are there.
-    pub passage: Passage,
     /// Where it is stored in host memory, from its first word on.
     pub address: u64,
-    /// When it is visible there.
-    pub at: Time,
-    /// How long it took until its receiver's program had it.
-    pub took: Span,
 }
 
 /// A series, from page to memory. It is used again and again, so that its places are made once.
@@ -71,6 +65,8 @@ pub struct Series {
     pub fed: Time,
     /// The message of the last one.
     pub last: Option<TraceTag>,
+    /// When all that happens to them: as many together as there are of them, once a stage has taken them.
+    pub runs: Runs,
     /// Of which so many count.
     members: Vec<Member>,
     count: usize,
@@ -80,6 +76,7 @@ impl Series {
     /// Begins anew, with nothing launched.
     pub fn begin(&mut self, way: Way) {
         self.members.resize_with(MOST, Member::default);
+        self.runs.clear();
         (self.way, self.count, self.last) = (way, 0, None);
     }
 
@@ -109,10 +106,15 @@ impl Series {
         self.members.get(..self.count).unwrap_or_default()
     }
 
-    /// The same, to go on with them.
+    /// The same, to go on with them, and the runs in which they are.
     #[inline]
-    pub fn members_mut(&mut self) -> &mut [Member] {
-        self.members.get_mut(..self.count).unwrap_or_default()
+    pub fn members_mut(&mut self) -> (&mut [Member], &mut Runs) {
+        (self.members.get_mut(..self.count).unwrap_or_default(), &mut self.runs)
+    }
+
+    /// How many of them nobody has worked out, anywhere on their way: they were carried on.
+    pub fn carried_on(&self) -> usize {
+        self.count.saturating_sub(self.runs.done().len())
     }
 }
 

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 use thiserror::Error;
 
-use crate::time::Time;
+use crate::time::{Span, Time};
 
 /// Queues of one RAM (section 3.1: "up to eight queues").
 pub const QUEUES: usize = 8;
@@ -48,6 +48,13 @@ pub struct Packet<T> {
     pub ready: Time,
     /// What the owner keeps beside the words.
     pub note: T,
+}
+
+/// What of a queue is leaving: how many packets, and the first of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leaving {
+    count: usize,
+    first: Option<(Time, usize)>,
 }
 
 #[derive(Clone, Debug)]
@@ -186,6 +193,34 @@ impl<T: Copy> FifoRam<T> {
         }
     }
 
+    /// What of a queue is leaving: what packets wait for that find it full.
+    #[inline]
+    pub fn leaving(&self, queue: usize) -> Leaving {
+        let leaving = self.queue(queue).map(|queue| &queue.leaving);
+        Leaving {
+            count: leaving.map_or(0, VecDeque::len),
+            first: leaving.and_then(|leaving| leaving.front().copied()),
+        }
+    }
+
+    /// Whether what is leaving now is what was leaving `before` one more packet left, each so much later: equal packets, each so much behind
+    /// the one before it.
+    #[inline]
+    pub fn leaves_later_by(&self, by: Span, queue: usize, before: &Leaving) -> bool {
+        let (Some(queue), Some((at, words))) = (self.queue(queue), before.first) else { return false };
+        // One has left and one has come, so that each but the last was there, one place further behind.
+        queue.leaving.len() == before.count
+            && (1..).zip(&queue.leaving).all(|(place, packet)| *packet == (at + by.times(place), words))
+    }
+
+    /// All that is leaving leaves so much later: it has made room for others, each of which is in its place.
+    #[inline]
+    pub fn leave_later(&mut self, queue: usize, by: Span) {
+        if let Some(queue) = self.queue_mut(queue) {
+            queue.leaving.iter_mut().for_each(|(at, _)| *at += by);
+        }
+    }
+
     fn queue(&self, queue: usize) -> Option<&Queue<T>> {
         self.queues.get(queue)?.as_ref()
     }
@@ -254,6 +289,45 @@ mod tests {
     }
 
     proptest! {
+        /// A queue through which equal packets pass, each a span later, whatever was leaving before: once it is said to be so, it is so for
+        /// as many more.
+        #[test]
+        fn what_leaves_later_is_what_more_packets_leave_behind(
+            past in prop::collection::vec((0..200_u64, 1..5_usize), 0..6),
+            (by, stay, words) in (0..60_u64, 0..200_u64, 1..5_usize),
+            more in 1..20_u64,
+        ) {
+            let mut ram = FifoRam::<()>::new(64);
+            ram.open(3, 20).unwrap();
+            past.iter().for_each(|&(leaves, words)| ram.leave(3, words, at(leaves)));
+            // Of launches at a pace: when each is ready, and when it leaves.
+            let pass = |ram: &mut FifoRam<()>, number: u64| {
+                let room = ram.room_at(3, words, at(number * by));
+                ram.leave(3, words, room + Span::from_ps(stay));
+            };
+            let by = Span::from_ps(by);
+            for number in 0..40 {
+                let (before, list) = (ram.leaving(3), ram.queues[3].as_ref().unwrap().leaving.clone());
+                pass(&mut ram, number);
+                if !ram.leaves_later_by(by, 3, &before) {
+                    continue;
+                }
+                let later: VecDeque<_> = list.iter().map(|&(at, words)| (at + by, words)).collect();
+                prop_assert_eq!(&ram.queues[3].as_ref().unwrap().leaving, &later);
+                let mut one_by_one = ram.clone();
+                (1..=more).for_each(|place| pass(&mut one_by_one, number + place));
+                let mut together = ram.clone();
+                together.leave_later(3, by.times(more));
+                prop_assert_eq!(alloc::format!("{:?}", together), alloc::format!("{:?}", one_by_one));
+            }
+            // What was leaving at first has left, and a queue that is not too small comes into a steady state.
+            (40..200).for_each(|number| pass(&mut ram, number));
+            let before = ram.leaving(3);
+            pass(&mut ram, 200);
+            let is_steady = ram.leaves_later_by(by, 3, &before);
+            prop_assert!(is_steady || by < Span::from_ps(10) || stay >= 4 * by.as_ps());
+        }
+
         /// Against one plain list for each queue: nothing lost, mixed up or changed, and the size is kept.
         #[test]
         fn queues_keep_order_and_content(

@@ -4,7 +4,7 @@
 
 use alloc::sync::Arc;
 
-use crate::platform::ledger::{Cost, Crossing, Ledger, Place, Resource, Series, Stage};
+use crate::platform::ledger::{Cost, Crossing, Ledger, Place, Resource, Series, Stage, Sums};
 use crate::platform::node_bus::NodeBus;
 use crate::platform::profile::{BusPrices, MachineCycles, Passing, Price, Profile, WORD_BYTES};
 use crate::time::{Passage, Span, Time};
@@ -126,6 +126,19 @@ impl Transfers {
         let last = come.tail + self.per_word;
         come.head.max(last.before(self.occupancy)).min(come.tail)
     }
+
+    /// What they come to so far.
+    #[inline(always)]
+    pub const fn sums(&self) -> Sums {
+        self.series.sums()
+    }
+
+    /// As many times more the same are carried out that have been since `earlier` ([`steady`](crate::platform::steady)), but for how long
+    /// that takes.
+    #[inline(always)]
+    pub const fn carry_again(&mut self, earlier: &Sums, times: u64) {
+        self.series.cross_again(earlier, times);
+    }
 }
 
 /// A machine while packets of one length pass it one behind the other: what [`HostInterface::pass`] does with each.
@@ -161,6 +174,31 @@ impl Passes {
         *busy_until = (*busy_until).max((last + closing).before(span));
         let stage = series.cross(busy_until, come.head);
         Passed { stage, opened, words: Passage { head: first, tail: last }, pace }
+    }
+
+    /// Until when the machine is busy.
+    #[inline(always)]
+    pub const fn busy_until(&self) -> Time {
+        self.busy_until
+    }
+
+    /// What its packets come to so far.
+    #[inline(always)]
+    pub const fn sums(&self) -> Sums {
+        self.series.sums()
+    }
+
+    /// As many times more the same packets pass that have since `earlier` ([`steady`](crate::platform::steady)), but for how long that
+    /// takes.
+    #[inline(always)]
+    pub const fn pass_again(&mut self, earlier: &Sums, times: u64) {
+        self.series.cross_again(earlier, times);
+    }
+
+    /// The machine is busy so much longer, with packets that pass again.
+    #[inline(always)]
+    pub fn keep_busy_longer(&mut self, longer: Span) {
+        self.busy_until += longer;
     }
 }
 
@@ -308,6 +346,32 @@ impl HostInterface {
             first_word: price.occupancy(WORD_BYTES) + price.latency(),
             per_word: Span::from_ps(price.per_word_ps),
             occupancy: cost.occupancy,
+        }
+    }
+
+    /// Until when the host is busy, and the way over the bus of these transfers.
+    #[inline(always)]
+    pub fn busy_until(&self, transfers: &Transfers) -> [Time; 2] {
+        let is_outward = transfers.transfer.is_outward() && self.profile.bus.full_duplex;
+        [self.node.host, if is_outward { self.node.outward } else { self.node.inward }]
+    }
+
+    /// Whether the host does something of its own as soon as it is free: what it waited for is over ([`NodeBus::wait_until`]).
+    #[inline]
+    pub fn is_host_on_its_own(&self) -> bool {
+        self.node.clock() == self.node.host
+    }
+
+    /// The host is busy so much longer, and the way over the bus of these transfers, with what is done again
+    /// ([`steady`](crate::platform::steady)).
+    #[inline(always)]
+    pub fn keep_busy_longer(&mut self, transfers: &Transfers, longer: Span) {
+        let is_outward = transfers.transfer.is_outward();
+        let NodeBus { host, inward, outward, begun, .. } = &mut self.node;
+        *host += longer;
+        *(if is_outward && self.profile.bus.full_duplex { outward } else { inward }) += longer;
+        if is_outward {
+            *begun += longer;
         }
     }
 

@@ -71,6 +71,35 @@ impl RequesterPage {
         self.freed.front().map_or(now, |&(_, visible)| now.max(visible))
     }
 
+    /// How many launches, from the next one on, are made when the shell sees them ([`RequesterPage::launched_at`]), if that is at `now` or
+    /// later, and no line is written before.
+    #[inline]
+    pub fn not_held(&self, now: Time) -> u64 {
+        let mut counted = 0;
+        for &(next, visible) in &self.freed {
+            if visible > now {
+                return (counted + u64::from(SLOTS)).saturating_sub(self.line.launched);
+            }
+            counted = next;
+        }
+        u64::MAX
+    }
+
+    /// How many launches there are until the status line is due, and that one with them.
+    #[inline]
+    pub const fn until_line(&self) -> u64 {
+        STATUS_LINE_INTERVAL as u64 - self.line.launched % STATUS_LINE_INTERVAL as u64
+    }
+
+    /// Counts so many launches, none of them held ([`RequesterPage::not_held`]). Returns whether the status line is due for the last.
+    #[inline]
+    pub fn count_launches(&mut self, launches: u64) -> bool {
+        self.line.launched += launches.saturating_sub(1);
+        // Of those before it, what the last one needs says more.
+        let _ = self.launched_at(Time::END);
+        self.count_launch().1
+    }
+
     /// Counts a launch. Returns its number, and whether the status line is due for it.
     pub const fn count_launch(&mut self) -> (u64, bool) {
         self.line.launched += 1;
@@ -142,6 +171,24 @@ pub struct Place {
     pub index: usize,
     /// Where it begins in host memory.
     pub address: u64,
+}
+
+/// Places that are filled now, one behind the other.
+#[derive(Clone, Copy, Debug)]
+pub struct Places {
+    stored: u64,
+    last_index: u64,
+    address: u64,
+}
+
+impl Places {
+    /// The next.
+    #[inline]
+    pub const fn next(&mut self) -> Place {
+        let index = (self.stored & self.last_index) as usize;
+        self.stored += 1;
+        Place { number: self.stored, index, address: self.address + index as u64 * SLICE_BYTES }
+    }
 }
 
 /// Places that the program gave back.
@@ -247,6 +294,21 @@ impl ReceiveQueue {
         Place { number: self.stored, index, address: self.address + index as u64 * SLICE_BYTES }
     }
 
+    /// The places of what is stored next, one behind the other.
+    #[inline]
+    pub const fn next_places(&self) -> Places {
+        Places { stored: self.stored, last_index: self.slices - 1, address: self.address }
+    }
+
+    /// So many are stored, one behind the other, for which nobody has promised a place, and there is room
+    /// ([`ReceiveQueue::room`]). The last is visible at `visible`.
+    #[inline]
+    pub fn on_stored(&mut self, places: u64, visible: Time) {
+        debug_assert!(self.has_room(places), "who stores has asked for room");
+        self.stored += places;
+        self.on_visible(visible);
+    }
+
     /// The slice stored last is visible at `visible`.
     #[inline]
     pub fn on_visible(&mut self, visible: Time) {
@@ -259,6 +321,15 @@ impl ReceiveQueue {
         if self.release_interval != 0 && self.stored - self.release_priced >= self.release_interval {
             self.release_priced = self.stored;
             self.releases_due.push_back((self.stored, effects.store_register(consumed)));
+        }
+    }
+
+    /// How many slices can be stored, from the next one on, before the host is charged for its register.
+    #[inline]
+    pub const fn until_release(&self) -> u64 {
+        match self.release_interval {
+            0 => u64::MAX,
+            interval => (interval - 1).saturating_sub(self.stored - self.release_priced),
         }
     }
 
@@ -464,6 +535,28 @@ mod tests {
         assert!(matches!(effects.poll(), Some(Output::Interrupt { cause: CAUSE_ARMED, port: 3, .. })));
     }
 
+    /// Launches that are not held are not, the one behind them is, and counted together they are what they are one by one.
+    fn hold_launches_together(page: &RequesterPage, now: Time) -> Result<(), TestCaseError> {
+        let (mut one_by_one, unheld) = (page.clone(), page.not_held(now));
+        for count in 1..=unheld.min(40) {
+            prop_assert_eq!(one_by_one.launched_at(now), now);
+            let (_, is_due) = one_by_one.count_launch();
+            let interval = u64::from(STATUS_LINE_INTERVAL);
+            prop_assert_eq!(is_due, (count + page.line.launched).is_multiple_of(interval));
+            let mut together = page.clone();
+            prop_assert_eq!(together.count_launches(count), is_due);
+            let behind_first_line = count.checked_sub(page.until_line());
+            prop_assert_eq!(is_due, behind_first_line.is_some_and(|more| more.is_multiple_of(interval)));
+            prop_assert_eq!(alloc::format!("{:?}", together), alloc::format!("{:?}", one_by_one));
+        }
+        let is_held = one_by_one.launched_at(now) > now;
+        prop_assert!(
+            unheld > 40 || is_held || one_by_one.freed.is_empty(),
+            "no line counts the one behind them"
+        );
+        Ok(())
+    }
+
     proptest! {
         /// A launch is never carried out before the program could know that its slot is free, and never later than that or
         /// its being seen.
@@ -489,6 +582,7 @@ mod tests {
                     continue;
                 }
                 let free = free.filter(|_| needed > 0).unwrap_or(Time::ZERO);
+                hold_launches_together(&page, now)?;
                 // However early a shell sees it.
                 prop_assert_eq!(page.launched_at(Time::ZERO), free);
                 prop_assert_eq!(page.launched_at(now), now.max(free));
@@ -509,8 +603,12 @@ mod tests {
             for (stores, released) in steps {
                 now = Time::from_ps(now.as_ps() + 1_000_000);
                 if stores && queue.has_room(1) {
-                    store(&mut queue);
+                    let is_register_due = queue.until_release() == 0;
+                    let due = queue.releases_due.len();
+                    let next = queue.next_places().next();
+                    prop_assert_eq!(store(&mut queue), next);
                     queue.on_consumed(now, &mut effects);
+                    prop_assert_eq!(queue.releases_due.len() > due, is_register_due);
                 }
                 let is_possible = (queue.released..=queue.stored).contains(&released);
                 let register = Register::Released(released);

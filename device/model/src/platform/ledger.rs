@@ -254,13 +254,45 @@ pub struct Series {
     crossing: Crossing,
     cost: Cost,
     is_on: bool,
+    sums: Sums,
+}
+
+/// What the crossings of a series come to so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sums {
     crossed: u64,
     /// What the prices are together beside as many times [`Series::price`]; it wraps.
     price_beside_ps: u64,
     waited_ps: u64,
 }
 
+impl Sums {
+    /// Adds as many times what has been added since `earlier`.
+    #[inline(always)]
+    const fn add_again(&mut self, earlier: &Self, times: u64) {
+        const fn add(sum: u64, earlier: u64, times: u64) -> u64 {
+            sum.wrapping_add(sum.wrapping_sub(earlier).wrapping_mul(times))
+        }
+        self.crossed = add(self.crossed, earlier.crossed, times);
+        self.price_beside_ps = add(self.price_beside_ps, earlier.price_beside_ps, times);
+        self.waited_ps = add(self.waited_ps, earlier.waited_ps, times);
+    }
+}
+
 impl Series {
+    /// What it comes to so far.
+    #[inline(always)]
+    pub const fn sums(&self) -> Sums {
+        self.sums
+    }
+
+    /// As many times more, the same crosses that has since `earlier`: it waits as long, and keeps its place busy as long
+    /// ([`steady`](crate::platform::steady)).
+    #[inline(always)]
+    pub const fn cross_again(&mut self, earlier: &Sums, times: u64) {
+        self.sums.add_again(earlier, times);
+    }
+
     /// What each costs that keeps its place busy as long as the others, before the end of model time.
     const fn price(&self) -> u64 {
         self.cost.occupancy.as_ps().wrapping_add(self.cost.latency.as_ps())
@@ -288,9 +320,10 @@ impl Series {
         if end == Time::END {
             beside = beside.wrapping_sub(cut_off(start, occupancy, latency));
         }
-        self.crossed += 1;
-        self.price_beside_ps = self.price_beside_ps.wrapping_add(beside);
-        self.waited_ps = self.waited_ps.wrapping_add(start.as_ps() - ready.as_ps());
+        let Sums { crossed, price_beside_ps, waited_ps } = &mut self.sums;
+        *crossed += 1;
+        *price_beside_ps = price_beside_ps.wrapping_add(beside);
+        *waited_ps = waited_ps.wrapping_add(start.as_ps() - ready.as_ps());
         Stage { crossing, start, released, end }
     }
 }
@@ -450,13 +483,18 @@ impl Ledger {
     /// Begins a series of crossings that cost the same.
     #[inline]
     pub const fn series(&self, crossing: Crossing, cost: Cost) -> Series {
-        Series { crossing, cost, is_on: self.is_on, crossed: 0, price_beside_ps: 0, waited_ps: 0 }
+        Series {
+            crossing,
+            cost,
+            is_on: self.is_on,
+            sums: Sums { crossed: 0, price_beside_ps: 0, waited_ps: 0 },
+        }
     }
 
     /// Enters a series that was begun here.
     #[inline]
     pub fn enter(&mut self, series: &Series) {
-        let &Series { crossing, cost, crossed, price_beside_ps, waited_ps, .. } = series;
+        let &Series { crossing, cost, sums: Sums { crossed, price_beside_ps, waited_ps }, .. } = series;
         self.lines[crossing as usize].add(&Line {
             count: cost.count.wrapping_mul(crossed),
             bytes: cost.bytes.wrapping_mul(crossed),
@@ -470,6 +508,15 @@ impl Ledger {
     pub fn complete_all(&mut self, took: impl Iterator<Item = Span>) {
         if self.is_on {
             self.latency.enter_all(took.map(Span::as_ps));
+        }
+        self.current = None;
+    }
+
+    /// As many messages are over as the numbers in `took` say together: so many took so long. What follows is nobody's.
+    #[inline]
+    pub fn complete_runs(&mut self, took: impl Iterator<Item = (Span, usize)>) {
+        if self.is_on {
+            took.for_each(|(took, times)| self.latency.enter_times(took.as_ps(), times as u64));
         }
         self.current = None;
     }

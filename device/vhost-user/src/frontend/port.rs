@@ -64,6 +64,16 @@ impl GuestPort {
     pub fn try_receive(&mut self) -> Option<Message> {
         self.with_records(|queue, records| slices::take(queue, records)).map(|(message, _)| message)
     }
+
+    /// Takes all messages that have arrived. Its memory is looked up once, as a guest's program has it mapped.
+    #[inline]
+    pub fn receive_all(&mut self, mut take: impl FnMut(Message)) {
+        self.with_records(|queue, records| {
+            while let Some((message, _)) = slices::take(queue, records) {
+                take(message);
+            }
+        });
+    }
 }
 
 impl<K: Kind> GuestPort<K> {

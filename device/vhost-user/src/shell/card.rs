@@ -75,6 +75,8 @@ pub struct CardCounts {
     pub short_way: u64,
     /// Of these, those that went as a series.
     pub series: u64,
+    /// Of these, those whose instants nobody worked out, for each was the one before it a span later.
+    pub carried_on: u64,
     /// Control requests that the shell itself refused.
     pub control_refused: u64,
     /// How often wall time decided in which order the node did things: see [`Card::store`].
@@ -248,7 +250,8 @@ impl Card {
     /// All that the card is, but for how many messages took which way, to hold two against one another.
     #[cfg(test)]
     pub fn whole(&mut self) -> String {
-        let ways = [&mut self.counts.short_way, &mut self.counts.series].map(std::mem::take);
+        let CardCounts { short_way, series, carried_on, .. } = &mut self.counts;
+        let ways = [short_way, series, carried_on].map(std::mem::take);
         let Self { nic, counts, open, last_sender, work_seen, acted, went_on, events, .. } = &*self;
         let model = nic.whole().map_or_else(String::new, |whole| format!("{whole:#?}"));
         let ports: Vec<u64> = (0..self.ports()).map(|port| nic.delivered(port)).collect();
@@ -256,7 +259,7 @@ impl Card {
             (nic.ledger(), nic.statistics(&self.shell_counts()), nic.counters(), nic.unordered(), ports);
         let own = (counts, open, last_sender, work_seen, acted, went_on, events, self.is_stalled);
         let whole = format!("{model}\n{seen:#?}\n{own:#?}");
-        [self.counts.short_way, self.counts.series] = ways;
+        [self.counts.short_way, self.counts.series, self.counts.carried_on] = ways;
         whole
     }
 

@@ -154,10 +154,10 @@ impl Network {
     /// Prices the way of a series of parcels: as [`Network::pass`] does that of each.
     #[inline]
     pub fn pass_series(&mut self, from: &mut Port, to: &mut Port, series: &mut Series) {
-        let (kind, last) = ((series.way.bytes, series.way.is_routed), series.last);
-        let members = series.members_mut();
-        self.switching.pass_parcels(from, to, kind, members, |member| &mut member.passage, last);
-        let tails = members.iter().map(|member| member.passage.tail);
+        let kind = (series.way.bytes, series.way.is_routed);
+        let (coming, done) = series.runs.begin_stage();
+        self.switching.pass_parcels((from, to), kind, coming, done, series.last);
+        let tails = done.iter().map(|run| run.last().passage.tail);
         self.latest = tails.fold(self.latest, Time::max);
     }
 

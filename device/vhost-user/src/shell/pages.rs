@@ -318,12 +318,13 @@ impl Pages {
                 break;
             }
             let Some(member) = series.place() else { break };
-            let places = slot.get(words.clone()).unwrap_or_default();
-            member
-                .words
-                .iter_mut()
-                .zip(places)
-                .for_each(|(word, place)| *word = load(place, Ordering::Relaxed));
+            let (fours, rest) = slot.get(words.clone()).unwrap_or_default().as_chunks::<4>();
+            let (fours_to, _) = member.words.as_chunks_mut::<4>();
+            for (words, places) in fours_to.iter_mut().zip(fours) {
+                *words = places.each_ref().map(|place| load(place, Ordering::Relaxed));
+            }
+            let rest_to = member.words.iter_mut().skip(4 * fours.len());
+            rest_to.zip(rest).for_each(|(word, place)| *word = load(place, Ordering::Relaxed));
             let told = slot.get(SLOT_RECEIVED_WORD).map_or(0, |place| load(place, Ordering::Relaxed));
             in_order += u64::from(told & (RECEIVED_KNOWN | u64::from(u32::MAX)) == received);
             sequence = sequence.wrapping_add(1);

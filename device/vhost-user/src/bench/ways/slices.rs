@@ -220,9 +220,9 @@ impl Pair {
         }
         shell.poll_once(self.nodes[0]);
         let before = self.to.taken();
-        while let Some(received) = self.to.try_receive() {
+        self.to.receive_all(|received| {
             std::hint::black_box(received);
-        }
+        });
         self.release(shell);
         self.to.taken() - before
     }

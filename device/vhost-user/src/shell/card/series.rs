@@ -52,18 +52,19 @@ impl Card {
     /// Feeds what has come of a series to the model, and does the stores.
     #[inline]
     pub fn arrive_series<'s>(&mut self, series: &'s mut Series, bus: &mut NodeBus, latest: &mut Time) {
-        if let Some(last) = series.members().last() {
+        if let Some(last) = series.runs.done().last() {
             // The links keep the order: what is true of the last is true of those before it, but that they are counted, too.
             let (before, bytes) = (series.len() as u64 - 1, series.way.bytes);
-            self.note_arrival(last.passage.tail, bytes, series.last);
+            self.note_arrival(last.last().passage.tail, bytes, series.last);
             self.counts.traffic.received_frames += before;
             self.counts.traffic.received_bytes += before * bytes as u64;
         }
-        let Self { nic, memory, counts, is_running, .. } = self;
-        if let Some(nic) = nic.in_series() {
+        if let Some(nic) = self.nic.in_series() {
             nic.arrive(series, bus);
         }
-        *latest = series.members().iter().map(|member| member.at).fold(*latest, Ord::max);
+        *latest = series.runs.done().iter().map(|run| run.last().at).fold(*latest, Ord::max);
+        self.counts.carried_on += series.carried_on() as u64;
+        let Self { memory, counts, is_running, .. } = self;
         if *is_running {
             let words = |member: &'s Member| member.words.get(..series.stored_words).unwrap_or_default();
             let stores = series.members().iter().map(|member| (member.address, words(member)));

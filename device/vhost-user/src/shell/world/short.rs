@@ -34,6 +34,11 @@ impl World<'_> {
         self.nodes.cards().map(|(_, card)| card.counts.series).sum()
     }
 
+    /// Of these, those whose instants nobody worked out ([`niclab_model::platform::steady`]).
+    pub fn messages_carried_on(&self) -> u64 {
+        self.nodes.cards().map(|(_, card)| card.counts.carried_on).sum()
+    }
+
     /// Whether nothing is in the way of messages that are launched now. So it stays while slots are taken one after the other: none
     /// of those who could be in the way gets the world meanwhile, and cards on the short way have no work in hand.
     pub(super) fn is_way_clear(&self) -> bool {

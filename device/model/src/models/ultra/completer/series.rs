@@ -3,14 +3,17 @@
 use niclab_abi::bar::{PAYLOAD_WORDS, TAG_WORDS};
 use niclab_abi::receive::SliceStatus;
 
-use super::Completer;
+use super::{Completer, Port};
 use crate::models::ultra::config::FlowControl;
 use crate::models::ultra::counters::Effects;
 use crate::models::ultra::wire::{Header, Kind};
-use crate::nic::series::{Member, Series, Way};
+use crate::nic::series::{Series, Way};
 use crate::parts::effects::{Machine, WORD_BYTES};
-use crate::parts::host_interface::BusTransfer;
-use crate::time::Passage;
+use crate::parts::fifo::{FifoRam, Leaving};
+use crate::parts::host_interface::{BusTransfer, Passes, Transfers};
+use crate::platform::ledger::{self, Sums};
+use crate::platform::steady::{self, Run};
+use crate::time::{Passage, Time};
 
 impl Completer {
     /// How many packets of such a series are stored one behind the other.
@@ -48,10 +51,27 @@ impl Completer {
         let bytes = words as u64 * WORD_BYTES;
         effects.on_series(count, 0);
         effects.attribute(None);
-        let mut receives = effects.passes(Machine::Receive, self.passing, bytes);
-        let mut stores = effects.passes(Machine::Store, self.passing, bytes);
-        let mut transfers = effects.interface.transfers(BusTransfer::DmaWrite, bytes + WORD_BYTES);
-        let mut software = effects.interface.receives(bytes);
+        let mut packets = Packets {
+            queue: (index, words),
+            port,
+            fifo: &mut self.fifo,
+            receives: effects.passes(Machine::Receive, self.passing, bytes),
+            stores: effects.passes(Machine::Store, self.passing, bytes),
+            transfers: effects.interface.transfers(BusTransfer::DmaWrite, bytes + WORD_BYTES),
+            software: effects.interface.receives(bytes),
+        };
+        series.stored_words = words + 1;
+        let (members, runs) = series.members_mut();
+        let mut places = packets.port.queue.next_places();
+        let (coming, done) = runs.begin_stage();
+        for run in coming {
+            let mut coming = *run;
+            while coming.count > 0 {
+                let one = packets.next_of(&coming, effects);
+                done.push(one);
+                coming = coming.behind(one.count);
+            }
+        }
         let payload_words = words.saturating_sub(TAG_WORDS);
         let skipped = (PAYLOAD_WORDS - payload_words) as u64 * WORD_BYTES;
         let status = SliceStatus {
@@ -62,39 +82,117 @@ impl Completer {
             source_node: header.source.node,
             number: 0,
         };
-        series.stored_words = words + 1;
-        for member in series.members_mut() {
-            let Member { words: burst, launched, passage, address, at, took } = member;
-            let Passage { head, tail: now } = *passage;
-            let room = self.fifo.room_at(index, words, head.min(now));
-            let received = receives.pass(Passage { head: room, tail: room.max(now) });
-            let stored = stores.pass(received.words);
-            self.fifo.leave(index, words, stored.stage.start);
-            let come = Passage { head: stored.words.head, tail: stored.stage.end };
-            let ready = transfers.earliest(come);
-
-            let promise = port.queue.promise(1);
-            let place = port.queue.store(promise);
-            if let Some(last) = burst.get_mut(words) {
+        for member in members {
+            let place = places.next();
+            if let Some(last) = member.words.get_mut(words) {
                 *last = SliceStatus { number: place.number as u32, ..status }.encode();
             }
-            let visible = effects.interface.carry(&mut transfers, ready).end;
-            (*address, *at) = (place.address + skipped, visible);
-            port.queue.on_visible(visible);
-            let consumed = effects.interface.occupy(&mut software, visible);
-            *took = consumed.since(*launched);
-            port.queue.on_consumed(consumed, effects);
-            if let Some(owner) = port.owners.get_mut(place.index) {
+            member.address = place.address + skipped;
+            if let Some(owner) = packets.port.owners.get_mut(place.index) {
                 *owner = entry as u16;
             }
         }
+        let Packets { receives, stores, transfers, software, .. } = packets;
         effects.enter_passes(Machine::Receive, &receives);
         effects.enter_passes(Machine::Store, &stores);
         effects.interface.enter_transfers(&transfers);
         effects.interface.enter_works(&software);
-        effects.interface.ledger_mut().complete_all(series.members().iter().map(|member| member.took));
+        let took = series.runs.done().iter().map(|run| (run.took, run.count));
+        effects.interface.ledger_mut().complete_runs(took);
         let card = &mut effects.counters.card;
         card.messages_received += count as u64;
         card.bytes_received += count as u64 * bytes;
+    }
+}
+
+/// Packets on their way through the card's two machines, bus and host.
+struct Packets<'a> {
+    /// Which queue of the FIFO RAM they pass through, and how many words of it each takes.
+    queue: (usize, usize),
+    port: &'a mut Port,
+    fifo: &'a mut FifoRam<()>,
+    receives: Passes,
+    stores: Passes,
+    transfers: Transfers,
+    software: ledger::Series,
+}
+
+/// All that has a say in what becomes of a packet beside its own coming: until when the places on its way are busy, and what is
+/// leaving the FIFO RAM. And what those before it came to.
+struct Standing {
+    busy_until: [Time; 4],
+    leaving: Leaving,
+    sums: [Sums; 4],
+}
+
+impl Packets<'_> {
+    #[inline(always)]
+    fn busy_until(&self, effects: &Effects) -> [Time; 4] {
+        let [host, bus] = effects.interface.busy_until(&self.transfers);
+        [self.receives.busy_until(), self.stores.busy_until(), bus, host]
+    }
+
+    #[inline(always)]
+    fn standing(&self, effects: &Effects) -> Standing {
+        let Self { queue: (index, _), fifo, receives, stores, transfers, software, .. } = self;
+        Standing {
+            busy_until: self.busy_until(effects),
+            leaving: fifo.leaving(*index),
+            sums: [receives.sums(), stores.sums(), transfers.sums(), software.sums()],
+        }
+    }
+
+    /// Works the first of a run out, and carries on as many behind it as are the one before it a span later.
+    #[inline(always)]
+    fn next_of(&mut self, coming: &Run, effects: &mut Effects) -> Run {
+        let before = self.standing(effects);
+        // The host's store of its register comes in between.
+        let is_free = self.port.queue.until_release() > 0;
+        let (at, consumed) = self.next(coming.passage, effects);
+        let mut run = Run { count: 1, at, took: consumed.since(coming.launched), ..*coming };
+        let most = (coming.count as u64 - 1).min(self.port.queue.until_release());
+        if most == 0 || !is_free {
+            return run;
+        }
+        let latest = consumed.max(at).max(coming.passage.tail);
+        let pace = steady::pace(&before.busy_until, &self.busy_until(effects), latest);
+        if pace == Some(run.by) && self.fifo.leaves_later_by(run.by, self.queue.0, &before.leaving) {
+            run.count += most as usize;
+            self.again(&before.sums, &run, effects);
+        }
+        run
+    }
+
+    /// Works a packet out that comes so: when it is visible, and when its program has it.
+    #[inline(always)]
+    fn next(&mut self, Passage { head, tail }: Passage, effects: &mut Effects) -> (Time, Time) {
+        let Self { queue: (index, words), port, fifo, .. } = self;
+        let room = fifo.room_at(*index, *words, head.min(tail));
+        let received = self.receives.pass(Passage { head: room, tail: room.max(tail) });
+        let stored = self.stores.pass(received.words);
+        fifo.leave(*index, *words, stored.stage.start);
+        let come = Passage { head: stored.words.head, tail: stored.stage.end };
+        let ready = self.transfers.earliest(come);
+        let visible = effects.interface.carry(&mut self.transfers, ready).end;
+        let consumed = effects.interface.occupy(&mut self.software, visible);
+        port.queue.on_stored(1, visible);
+        port.queue.on_consumed(consumed, effects);
+        (visible, consumed)
+    }
+
+    /// All behind the first of a run, which the sums before it are of.
+    #[inline(always)]
+    fn again(&mut self, before: &[Sums; 4], run: &Run, effects: &mut Effects) {
+        let (times, later) = (run.count as u64 - 1, run.from_first_to_last());
+        let [of_receives, of_stores, of_transfers, of_software] = before;
+        effects.interface.keep_busy_longer(&self.transfers, later);
+        self.receives.keep_busy_longer(later);
+        self.stores.keep_busy_longer(later);
+        self.fifo.leave_later(self.queue.0, later);
+        self.port.queue.on_stored(times, run.last().at);
+        self.receives.pass_again(of_receives, times);
+        self.stores.pass_again(of_stores, times);
+        self.transfers.carry_again(of_transfers, times);
+        self.software.cross_again(of_software, times);
     }
 }

@@ -2,16 +2,20 @@
 
 use niclab_abi::bar::{PAYLOAD_WORDS, TAG_WORDS};
 
-use super::Requester;
+use super::{Packet, Port, Requester};
 use crate::models::ultra::config::FlowControl;
 use crate::models::ultra::counters::Effects;
 use crate::models::ultra::wire::{Kind, frame_bytes};
-use crate::nic::series::{Member, Series, Way};
+use crate::nic::series::{Series, Way};
+use crate::parts::credit::Window;
 use crate::parts::effects::{Machine, WORD_BYTES};
-use crate::parts::host_interface::BusTransfer;
+use crate::parts::fifo::{FifoRam, Leaving};
+use crate::parts::host_interface::{BusTransfer, Passes, Transfers};
 use crate::parts::launch_code::Code;
+use crate::platform::ledger::{self, Sums};
+use crate::platform::steady::{self, Run};
 use crate::platform::trace_tag::TraceTag;
-use crate::time::{Passage, Time};
+use crate::time::{Passage, Span, Time};
 
 impl Requester {
     /// The way of the next launches of a port with this code, where nothing keeps them and none of them is owed an answer.
@@ -48,39 +52,32 @@ impl Requester {
             debug_assert!(false, "a port that has a way is open");
             return;
         };
-        let window = &mut self.windows[index];
         let bytes = words as u64 * WORD_BYTES;
         effects.on_series(count, series.way.bytes as u64);
-        let mut software = effects.interface.sends(bytes);
-        let mut stores = effects.interface.transfers(BusTransfer::PioWrite, bytes);
-        let mut loads = effects.passes(Machine::Load, self.passing, bytes);
-        let mut transmits = effects.passes(Machine::Transmit, self.passing, bytes);
-        let (mut fed, mut launched, mut unordered) = (Time::ZERO, Time::ZERO, 0);
-        for member in series.members_mut() {
-            fed = effects.interface.clock();
-            let now = port.page.launched_at(fed);
-            launched = now.max(effects.interface.host_clock());
-            let software_done = effects.interface.occupy(&mut software, now);
-            let room = self.fifo.room_at(index, words, software_done);
-            let burst = effects.interface.carry(&mut stores, room);
-            let (_, is_line_due) = port.page.count_launch();
-            let load = loads.pass(stores.words_of(&burst));
-
-            let opened = window.opened();
-            let waited_from = load.words.tail.max(core::mem::replace(&mut port.opened, opened));
-            unordered += u64::from(opened > waited_from + self.probe_first);
-            let ready = Passage { head: load.words.head.max(opened), tail: load.words.tail.max(opened) };
-            window.count_sent();
-            let sent = transmits.pass(ready);
-            let routed = sent.opened.before(sent.pace).max(ready.head);
-            let Member { launched: begun, passage, .. } = member;
-            (*begun, *passage) = (launched, Passage { head: routed, tail: sent.words.tail });
-            self.fifo.leave(index, words, sent.stage.start);
-            port.page.line.sent += 1;
-            if is_line_due {
-                port.page.write(load.stage.end, effects);
+        let mut launches = Launches {
+            queue: (index, words),
+            probe_first: self.probe_first,
+            port,
+            window: &mut self.windows[index],
+            fifo: &mut self.fifo,
+            software: effects.interface.sends(bytes),
+            stores: effects.interface.transfers(BusTransfer::PioWrite, bytes),
+            loads: effects.passes(Machine::Load, self.passing, bytes),
+            transmits: effects.passes(Machine::Transmit, self.passing, bytes),
+            unordered: 0,
+        };
+        let (mut left, mut fed, mut launched) = (count, Time::ZERO, Time::ZERO);
+        while left > 0 {
+            let before = launches.standing(effects);
+            let mut one = launches.next(effects);
+            if left > 1 && one.is_free {
+                launches.carry_on(&before, &mut one, left - 1, effects);
             }
+            (fed, launched) = (one.fed + one.run.from_first_to_last(), one.run.last().launched);
+            left -= one.run.count;
+            series.runs.push(one.run);
         }
+        let Launches { software, stores, loads, transmits, unordered, .. } = launches;
         self.messages += count as u64;
         let payload_bytes = words.saturating_sub(TAG_WORDS) as u64 * WORD_BYTES;
         let message = TraceTag {
@@ -100,5 +97,157 @@ impl Requester {
         card.unordered += unordered;
         card.messages_sent += count as u64;
         card.bytes_sent += count as u64 * bytes;
+    }
+}
+
+/// Launches on their way through host, bus and the card's two machines.
+struct Launches<'a> {
+    /// Which queue of the FIFO RAM they pass through, and how many words of it each takes.
+    queue: (usize, usize),
+    probe_first: Span,
+    port: &'a mut Port,
+    window: &'a mut Window,
+    fifo: &'a mut FifoRam<Packet>,
+    software: ledger::Series,
+    stores: Transfers,
+    loads: Passes,
+    transmits: Passes,
+    unordered: u64,
+}
+
+/// All that has a say in what becomes of a launch that waits for no line, no credit and no other program: until when the places on its
+/// way are busy, and what is leaving the FIFO RAM. And what those before it came to.
+struct Standing {
+    busy_until: [Time; 4],
+    leaving: Leaving,
+    sums: [Sums; 4],
+}
+
+/// A launch that was worked out.
+struct Worked {
+    /// It by itself, and then those that are carried on behind it.
+    run: Run,
+    fed: Time,
+    /// When the Load machine has its first word through, and when it is done.
+    loaded: Passage,
+    /// When the card has done all of it.
+    done: Time,
+    /// Neither the end of what its program waits for had a say in it, nor has its line of status in those behind it.
+    is_free: bool,
+}
+
+impl Launches<'_> {
+    #[inline(always)]
+    fn busy_until(&self, effects: &Effects) -> [Time; 4] {
+        let [host, bus] = effects.interface.busy_until(&self.stores);
+        [host, bus, self.loads.busy_until(), self.transmits.busy_until()]
+    }
+
+    #[inline(always)]
+    fn standing(&self, effects: &Effects) -> Standing {
+        let Self { queue: (index, _), fifo, software, stores, loads, transmits, .. } = self;
+        Standing {
+            busy_until: self.busy_until(effects),
+            leaving: fifo.leaving(*index),
+            sums: [software.sums(), stores.sums(), loads.sums(), transmits.sums()],
+        }
+    }
+
+    /// Works the next one out.
+    #[inline(always)]
+    fn next(&mut self, effects: &mut Effects) -> Worked {
+        let Self { queue: (index, words), port, window, fifo, .. } = self;
+        let fed = effects.interface.clock();
+        let now = port.page.launched_at(fed);
+        let launched = now.max(effects.interface.host_clock());
+        let is_free = effects.interface.is_host_on_its_own();
+        let software_done = effects.interface.occupy(&mut self.software, now);
+        let room = fifo.room_at(*index, *words, software_done);
+        let burst = effects.interface.carry(&mut self.stores, room);
+        let (_, is_line_due) = port.page.count_launch();
+        let load = self.loads.pass(self.stores.words_of(&burst));
+
+        let opened = window.opened();
+        let waited_from = load.words.tail.max(core::mem::replace(&mut port.opened, opened));
+        self.unordered += u64::from(opened > waited_from + self.probe_first);
+        let ready = Passage { head: load.words.head.max(opened), tail: load.words.tail.max(opened) };
+        window.count_sent();
+        let sent = self.transmits.pass(ready);
+        let routed = sent.opened.before(sent.pace).max(ready.head);
+        fifo.leave(*index, *words, sent.stage.start);
+        port.page.line.sent += 1;
+        let mut worked = Worked {
+            run: Run {
+                count: 1,
+                launched,
+                passage: Passage { head: routed, tail: sent.words.tail },
+                ..Run::default()
+            },
+            fed,
+            loaded: Passage { head: load.words.head, tail: load.stage.end },
+            done: sent.stage.end.max(sent.words.tail).max(load.stage.end),
+            is_free,
+        };
+        if is_line_due {
+            worked.is_free &= self.tell(load.stage.end, effects);
+        }
+        worked
+    }
+
+    /// Writes the status line. False where that is in the way of the launches behind it.
+    #[inline(never)]
+    fn tell(&mut self, at: Time, effects: &mut Effects) -> bool {
+        let before = effects.interface.busy_until(&self.stores);
+        self.port.page.write(at, effects);
+        before == effects.interface.busy_until(&self.stores)
+    }
+
+    /// Carries on at most so many behind `one`, which began as `before` says, as far as each is the one before it a span later.
+    #[inline(always)]
+    fn carry_on(&mut self, before: &Standing, one: &mut Worked, most: usize, effects: &mut Effects) {
+        let busy_until = self.busy_until(effects);
+        let Some(by) = steady::pace(&before.busy_until, &busy_until, one.done) else { return };
+        if !self.fifo.leaves_later_by(by, self.queue.0, &before.leaving) {
+            return;
+        }
+        one.run.by = by;
+        let mut left = most as u64;
+        while left > 0 {
+            // Of the lines and the credit that are waited for, each comes later than the one before: those that were there for `one` let so
+            // many pass, none where it waited itself, and what comes later ends the run.
+            let unheld = self.port.page.not_held(one.fed);
+            let opened = self.window.opened_by(one.loaded.head).into();
+            let times = left.min(unheld).min(opened).min(self.port.page.until_line());
+            if times == 0 {
+                break;
+            }
+            left -= times;
+            one.run.count += times as usize;
+            if self.again(times, by, effects)
+                && !self.tell(one.loaded.tail + by.times(one.run.count as u64 - 1), effects)
+            {
+                break;
+            }
+        }
+        let times = one.run.count as u64 - 1;
+        let [of_software, of_stores, of_loads, of_transmits] = &before.sums;
+        self.software.cross_again(of_software, times);
+        self.stores.carry_again(of_stores, times);
+        self.loads.pass_again(of_loads, times);
+        self.transmits.pass_again(of_transmits, times);
+    }
+
+    /// All places after so many more, each so much later than the one before it. Whether the status line is due for the last.
+    #[inline(always)]
+    fn again(&mut self, times: u64, by: Span, effects: &mut Effects) -> bool {
+        let Self { queue: (index, _), port, window, fifo, stores, loads, transmits, .. } = self;
+        let later = by.times(times);
+        effects.interface.keep_busy_longer(stores, later);
+        loads.keep_busy_longer(later);
+        transmits.keep_busy_longer(later);
+        fifo.leave_later(*index, later);
+        port.opened = window.count_all_sent(times as u32);
+        port.page.line.sent += times;
+        port.page.count_launches(times)
     }
 }

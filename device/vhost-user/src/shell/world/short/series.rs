@@ -73,7 +73,7 @@ impl World<'_> {
 fn carry(sender: &mut Node, receiver: &mut Node, common: &mut Common) {
     let Common { series, network, turn, latest, acts, .. } = common;
     sender.card.launch_series(series, &mut sender.bus);
-    let heads = series.members().iter().map(|member| member.passage.head);
+    let heads = series.runs.done().iter().map(|run| run.last().passage.head);
     *latest = heads.fold(*latest, Ord::max);
     while sender.card.deposit(latest) {}
     network.pass_series(&mut sender.port, &mut receiver.port, series);

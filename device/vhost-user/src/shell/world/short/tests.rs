@@ -1,5 +1,6 @@
 //! Two worlds that get the same, one of them without the short way, are the same to the last bit.
 
+use std::cell::Cell;
 use std::os::unix::fs::FileExt;
 
 use niclab_abi::bar::{
@@ -15,10 +16,12 @@ use niclab_abi::{FromBytes, PAGE_BYTES, ToBytes};
 use niclab_model::models::MODELS;
 use niclab_model::nic::registry::{DrawnWorkload, Model};
 use niclab_model::nic::{Input, ShellCounts};
+use niclab_model::time::Time;
 use niclab_spec::daemon::{DaemonConfig, NodeSockets};
 use niclab_spec::scenario::ScenarioFile;
 use niclab_spec::{ClusterFile, ClusterName, NicConfig, Source};
 use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
 use vm_memory::{Bytes, GuestAddress, GuestMemoryMmap};
 
 use super::*;
@@ -178,11 +181,16 @@ impl Side {
                 self.cluster.world().set_link_faults(node as u16, &faults);
             }
             Act::Measure => self.cluster.world().begin_measurement(),
+            Act::Wait { node, until_ps } => {
+                let mut world = self.cluster.world();
+                world.nodes[node].bus.wait_until(Time::from_ps(until_ps));
+            }
         }
     }
 
-    /// All that there is, and how many messages took the short way, and how many of these as a series.
-    fn whole(&mut self) -> (String, [u64; 2]) {
+    /// All that there is, and how many messages took the short way, how many of these as a series, and how many of these were carried
+    /// on.
+    fn whole(&mut self) -> (String, [u64; 3]) {
         let mut world = self.cluster.world();
         let node = |(_, node): (usize, &mut Node)| {
             let rest = (&node.port, &node.bus, node.latest, &node.unsent, node.lent_frames, node.left_by);
@@ -191,7 +199,8 @@ impl Side {
         let nodes: Vec<String> = world.nodes.iter_mut().map(node).collect();
         let Common { network, acts, turn, latest, stalled, is_owing, .. } = &*world.common;
         let whole = format!("{:#?}\n{}", (acts, turn, latest, stalled, is_owing), network.whole());
-        (format!("{}\n{whole}", nodes.join("\n")), [world.short_way_frames(), world.messages_in_series()])
+        let ways = [world.short_way_frames(), world.messages_in_series(), world.messages_carried_on()];
+        (format!("{}\n{whole}", nodes.join("\n")), ways)
     }
 
     fn memory(&self) -> Vec<u8> {
@@ -223,6 +232,7 @@ enum Act {
     Link { node: usize, is_up: bool },
     Faults { node: usize, loss: f64 },
     Measure,
+    Wait { node: usize, until_ps: u64 },
 }
 
 fn end(nodes: usize) -> impl Strategy<Value = (usize, u32)> + Clone {
@@ -315,9 +325,9 @@ fn config_of(source: &Source, file: &ClusterFile) -> DaemonConfig {
     })
 }
 
-/// Has both do the same, and holds them against one another all along. How many messages took the short way, and how many of these as a
-/// series.
-fn hold(config: &DaemonConfig, acts: &[Act]) -> Result<[u64; 2], TestCaseError> {
+/// Has both do the same, and holds them against one another all along. How many messages took the short way, how many of these as a
+/// series, and how many of these were carried on.
+fn hold(config: &DaemonConfig, acts: &[Act]) -> Result<[u64; 3], TestCaseError> {
     let (mut general, mut short) = (Side::new(config, false), Side::new(config, true));
     for (number, act) in acts.iter().enumerate() {
         general.act(act);
@@ -325,7 +335,7 @@ fn hold(config: &DaemonConfig, acts: &[Act]) -> Result<[u64; 2], TestCaseError> 
         if number % 8 == 7 || number + 1 == acts.len() {
             let ((whole, none), (other, _)) = (general.whole(), short.whole());
             let first = || whole.lines().zip(other.lines()).find(|(here, there)| here != there);
-            prop_assert_eq!(none, [0; 2]);
+            prop_assert_eq!(none, [0; 3]);
             prop_assert!(whole == other, "after {} acts, last {:?}: {:?}", number + 1, act, first());
             prop_assert!(general.memory() == short.memory(), "memory after {} acts", number + 1);
         }
@@ -351,7 +361,8 @@ fn models() -> Vec<&'static Model> {
 
 const NODES: usize = 3;
 
-fn any_config() -> impl Strategy<Value = DaemonConfig> {
+/// With cards whose values are drawn, in so many of all cases.
+fn any_config(drawn: f64) -> impl Strategy<Value = DaemonConfig> {
     let choice = |words: &'static [&'static str]| prop::sample::select(words);
     (
         prop::sample::select(models()),
@@ -365,8 +376,8 @@ fn any_config() -> impl Strategy<Value = DaemonConfig> {
             "i960-32-33",
             "pcie4-100g",
         ]),
-        prop::collection::vec(any::<u32>(), 12),
-        0..4_u64,
+        prop::option::weighted(drawn, prop::collection::vec(any::<u32>(), 12)),
+        prop_oneof![1 => Just(0_u64), 2 => 1..4_u64, 1 => Just(40)],
     )
         .prop_map(|(model, framing, forwarding, profile, draws, queue)| {
             let mut text = format!("nodes = {NODES}\nprofile = \"{profile}\"\n{framing}{forwarding}");
@@ -375,6 +386,7 @@ fn any_config() -> impl Strategy<Value = DaemonConfig> {
                 text += &format!("[[link]]\nqueue_frames = {queue}\n");
             }
             let mut config = config(&text);
+            let Some(draws) = draws else { return config };
             let mut draws = draws.into_iter().cycle();
             for node in &mut config.nodes {
                 let mut below = |most: u32| draws.next().unwrap_or_default() % most.max(1);
@@ -394,7 +406,7 @@ fn any_config() -> impl Strategy<Value = DaemonConfig> {
 
 /// A config and what is done in it.
 fn any_run() -> impl Strategy<Value = (DaemonConfig, Vec<Act>)> {
-    (any_config(), script(NODES, 30..160))
+    (any_config(0.9), script(NODES, 30..160))
 }
 
 proptest! {
@@ -403,6 +415,110 @@ proptest! {
     #[test]
     fn whatever_is_done_both_ways_do_the_same((config, acts) in any_run()) {
         hold(&config, &acts)?;
+    }
+}
+
+/// Bursts of one or two senders to one receiver, so long that they come into a steady state, and what ends it: lines of status on a
+/// shared bus, registers, other senders, credit that comes late, queues and FIFOs that are full, and whatever else is done meanwhile.
+fn bursts() -> impl Strategy<Value = Vec<Act>> {
+    let burst = (prop_oneof![5 => Just(0_usize), 1 => Just(2)], 0..=8_u32, any::<u64>(), 1..=32_u8, 0..4_u64);
+    let burst = burst.prop_map(|(node, begin, payload, count, behind)| {
+        let (code, payload) = (begin << CODE_LENGTH_SHIFT, payload >> 1);
+        vec![
+            Act::Launch { node, port: 0, code, payload, is_received_known: true, count },
+            Act::Serve { node },
+            Act::Release { node: 1, port: 0, behind, is_served: true },
+        ]
+    });
+    let wait = (0..NODES, 0..200_000_000_u64).prop_map(|(node, until_ps)| Act::Wait { node, until_ps });
+    let other = prop_oneof![3 => traffic(NODES), 1 => changes(NODES), 2 => wait].prop_map(|act| vec![act]);
+    let steps = prop::collection::vec(prop_oneof![6 => burst, 1 => other], 8..50);
+    let words = prop_oneof![3 => Just(0_u32), 2 => 10..40_u32];
+    let interval = prop_oneof![1 => Just(0_u64), 2 => 1..9_u64, 2 => 16..64_u64];
+    (interval, 1..40_u32, 4..8_u32, [words.clone(), words], steps).prop_map(
+        |(slices, credits, slices_log, fifo_words, steps)| {
+            let [of_sender, of_receiver] = fifo_words;
+            let mut acts = vec![
+                Act::Open { node: 0, port: 0, slices_log: 4, fifo_words: of_sender },
+                Act::Open { node: 2, port: 0, slices_log: 4, fifo_words: of_sender },
+                Act::Open { node: 1, port: 0, slices_log, fifo_words: of_receiver },
+                Act::Interval { node: 1, port: 0, slices },
+            ];
+            let both = [0, 2].map(|node| Act::Connect { from: (node, 0), to: (1, 0), credits });
+            acts.extend(both.into_iter().chain(steps.into_iter().flatten()));
+            acts
+        },
+    )
+}
+
+#[test]
+fn whatever_is_done_with_bursts_both_ways_do_the_same() {
+    let cases = ProptestConfig { cases: 96, ..ProptestConfig::default() };
+    let sums = Cell::new([0; 3]);
+    let hold = |(config, acts): (DaemonConfig, Vec<Act>)| {
+        let ways = hold(&config, &acts)?;
+        let before = sums.get();
+        sums.set(core::array::from_fn(|way| before[way] + ways[way]));
+        Ok(())
+    };
+    TestRunner::new(cases).run(&(any_config(0.3), bursts()), hold).unwrap();
+    let [_, series, carried_on] = sums.get();
+    assert!(carried_on > series / 8, "{carried_on} of {series} were carried on");
+    assert!(carried_on < series, "each run has a first one that is worked out");
+}
+
+/// Forty bursts of sixteen from node 0 to node 1, before each of which somebody does something.
+fn bursts_of_sixteen(before: impl Fn(u64) -> Option<Act>) -> Vec<Act> {
+    let mut acts = vec![
+        Act::Open { node: 0, port: 0, slices_log: 4, fifo_words: 0 },
+        Act::Open { node: 1, port: 0, slices_log: 7, fifo_words: 0 },
+        Act::Interval { node: 1, port: 0, slices: 32 },
+        Act::Connect { from: (0, 0), to: (1, 0), credits: 128 },
+    ];
+    let code = 6 << CODE_LENGTH_SHIFT;
+    for payload in 0..40 {
+        acts.extend(before(payload));
+        acts.push(Act::Launch { node: 0, port: 0, code, payload, is_received_known: true, count: 16 });
+        acts.push(Act::Serve { node: 0 });
+        acts.push(Act::Release { node: 1, port: 0, behind: 0, is_served: true });
+    }
+    acts
+}
+
+#[test]
+fn what_a_launch_waits_for_ends_a_run() {
+    // Slots are free late, so that launches wait for lines of status.
+    for latency_us in 4..12 {
+        for model in models() {
+            let mut config = config(&format!("nodes = 2\nnic.model = \"{}\"", model.name));
+            config.profile.bus.dma_write.latency_ps.value = latency_us * 1_000_000;
+            let [_, _, carried_on] = hold(&config, &bursts_of_sixteen(|_| None)).unwrap();
+            assert!((100..540).contains(&carried_on), "{} with {latency_us} us: {carried_on}", model.name);
+        }
+    }
+    // Programs do something else in between, as long as it takes until model time is over, and beyond.
+    for begin in [0, (1 << 63) - 30_000_000, u64::MAX - 60_000_000] {
+        let wait =
+            |number: u64| Some(Act::Wait { node: 0, until_ps: begin.saturating_add(number * 3_000_000) });
+        for model in models() {
+            let config = config(&format!("nodes = 2\nnic.model = \"{}\"", model.name));
+            let [_, _, carried_on] = hold(&config, &bursts_of_sixteen(wait)).unwrap();
+            assert_eq!(carried_on > 0, begin < 1 << 63, "{} from {begin} ps on: {carried_on}", model.name);
+        }
+    }
+}
+
+#[test]
+fn bursts_in_a_steady_state_are_carried_on_past_lines_of_status() {
+    // The last two have one way over the bus for both directions, on which a line of status is in the way of launches.
+    let fewest = [("htx-200mhz", 540), ("htx-asic-1ghz", 540), ("pci-32-33", 380), ("i960-32-33", 370)];
+    for (model, (profile, fewest)) in models().into_iter().flat_map(|model| fewest.map(|row| (model, row))) {
+        let text = format!("nodes = 2\nprofile = \"{profile}\"\nnic.model = \"{}\"", model.name);
+        let acts = bursts_of_sixteen(|_| None);
+        let [_, series, carried_on] = hold(&config(&text), &acts).unwrap();
+        assert_eq!(series, 640, "{} on {profile}", model.name);
+        // Each burst has a first one, and a register of the receiver is in between now and then.
+        assert!((fewest..=600).contains(&carried_on), "{} on {profile}: {carried_on}", model.name);
     }
 }
 
@@ -430,7 +546,7 @@ fn stream(messages: u64) -> Vec<Act> {
 fn a_stream_takes_the_short_way_and_its_credits_too() {
     for model in models() {
         let config = config(&format!("nodes = 2\nnic.model = \"{}\"", model.name));
-        let [short, series] = hold(&config, &stream(4_000)).unwrap();
+        let [short, series, _] = hold(&config, &stream(4_000)).unwrap();
         assert_eq!(series, 4_000, "{}", model.name);
         // Each message, and at least what gives half of 16 credits back.
         assert!(short >= 4_000 + 4_000 / 16, "{}: {short}", model.name);
@@ -456,7 +572,7 @@ fn a_series_ends_where_the_sender_knows_of_no_more_credit() {
     acts.extend([launch(6), Act::Serve { node: 0 }]);
     for model in models() {
         let config = config(&format!("nodes = 2\nnic.model = \"{}\"", model.name));
-        let [_, series] = hold(&config, &acts).unwrap();
+        let [_, series, _] = hold(&config, &acts).unwrap();
         assert_eq!(series, 8, "{}", model.name);
     }
 }
@@ -500,7 +616,7 @@ fn in_each_scenario_of_such_cards_both_ways_do_the_same() {
             let releases = (0..nodes).flat_map(|node| [(node, 0), (node, 1)]);
             acts.extend(releases.map(|(node, port)| Act::Release { node, port, behind: 0, is_served: true }));
         }
-        let [short, series] =
+        let [short, series, _] =
             hold(&config, &acts).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         assert!(short > series && series > 0, "{}: {short}, {series}", path.display());
     }
