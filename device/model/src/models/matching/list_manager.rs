@@ -23,7 +23,7 @@ use core::fmt;
 use crate::models::matching::fifo::Fifos;
 
 use self::cache::Cache;
-use self::lists::{is_result, item_at, items_of, locate, remove};
+use self::lists::{elsewhere, is_result, item_at, items_of, locate, remove};
 pub use self::timing::{Steps, Timing};
 use self::walk::Walks;
 use crate::models::matching::item::{Header, Item, WORDS};
@@ -285,6 +285,8 @@ pub struct ListManager {
     cycle: u64,
     fifos: Fifos,
     lists: Vec<VecDeque<Linked>>,
+    /// Items of all lists that are not in local memory.
+    elsewhere: usize,
     cache: Cache,
     /// Cycles that appending and unlinking took, but for items that were used up: those are their headers'.
     change_cycles: u64,
@@ -318,6 +320,7 @@ impl ListManager {
             cycle: 0,
             fifos: Fifos::new(timing.fifo_words),
             lists: vec![VecDeque::new(); lists],
+            elsewhere: 0,
             cache: Cache::new(timing.cache_items, timing.memory_latency),
             change_cycles: 0,
             steps: 0,
@@ -376,7 +379,12 @@ impl ListManager {
         debug_assert!(self.job.is_none(), "a list is not changed under the unit's eyes");
         let Some(list) = self.lists.get_mut(list) else { return };
         self.steps += list.len() as u64;
-        list.retain(|linked| keeps(linked.handle));
+        let elsewhere = &mut self.elsewhere;
+        list.retain(|linked| {
+            let stays = keeps(linked.handle);
+            *elsewhere -= usize::from(!stays && linked.store != Store::Card);
+            stays
+        });
         self.cache.change();
         self.cache.settle(self.cycle, &self.lists);
     }
@@ -386,8 +394,10 @@ impl ListManager {
     pub fn hold(&mut self, list: usize, handle: Handle, item: Item) {
         debug_assert!(self.job.is_none(), "a list is not changed under the unit's eyes");
         if let Some(list) = self.lists.get_mut(list) {
+            self.elsewhere -= elsewhere(list);
             list.clear();
             list.push_back(Linked { handle, item, store: Store::Held });
+            self.elsewhere += 1;
         }
         self.cache.change();
     }
@@ -395,7 +405,9 @@ impl ListManager {
     /// Takes back what was put there, unless a message has used it up.
     pub fn release(&mut self, list: usize) -> Option<Item> {
         self.cache.change();
-        self.lists.get_mut(list)?.pop_front().map(|linked| linked.item)
+        let linked = self.lists.get_mut(list)?.pop_front()?;
+        self.elsewhere -= usize::from(linked.store != Store::Card);
+        Some(linked.item)
     }
 
     /// Nothing happens for so many cycles but that memory delivers.
@@ -695,6 +707,7 @@ impl ListManager {
         let handle = linked.handle;
         let is_unlinked = self.uses == Use::Consume && linked.item.consume(length);
         if is_unlinked {
+            self.elsewhere -= usize::from(linked.store != Store::Card);
             list.remove(place);
             self.cache.change();
         }
@@ -724,6 +737,7 @@ impl ListManager {
             Change::Link(list, linked) => {
                 let Some(list) = self.lists.get_mut(list) else { return 0 };
                 list.push_back(linked);
+                self.elsewhere += usize::from(linked.store != Store::Card);
                 if linked.store == Store::Card {
                     self.cache.write(self.free_at.max(self.cycle), WORDS as u64);
                     return steps.append();
@@ -732,22 +746,26 @@ impl ListManager {
                 steps.link_words
             }
             Change::Unlink(Some(list), handle) => {
-                let (is_found, looked_at) =
-                    self.lists.get_mut(list).map_or((false, 0), |list| remove(list, handle));
-                self.steps += looked_at;
-                if is_found { steps.unlink_words } else { 0 }
+                if self.remove(list, handle) {
+                    steps.unlink_words
+                } else {
+                    0
+                }
             }
             Change::Unlink(None, handle) => {
-                for list in &mut self.lists {
-                    let (is_found, looked_at) = remove(list, handle);
-                    self.steps += looked_at;
-                    if is_found {
-                        return steps.unlink_words;
-                    }
-                }
-                0
+                let is_found = (0..self.lists.len()).any(|list| self.remove(list, handle));
+                if is_found { steps.unlink_words } else { 0 }
             }
         }
+    }
+
+    /// Takes an item out of a list, if it is there.
+    fn remove(&mut self, list: usize, handle: Handle) -> bool {
+        let Some(list) = self.lists.get_mut(list) else { return false };
+        let (removed, looked_at) = remove(list, handle);
+        self.steps += looked_at;
+        self.elsewhere -= usize::from(removed.is_some_and(|linked| linked.store != Store::Card));
+        removed.is_some()
     }
 }
 

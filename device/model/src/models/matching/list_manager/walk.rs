@@ -227,6 +227,10 @@ impl ListManager {
             self.walks.looking = None;
         }
         if self.job.is_none() && self.fifos.output_at().is_none() {
+            // A header that is there may have to wait for what the last one's item takes.
+            if self.cycle < self.free_at && !self.headers.is_empty() && !self.wait() {
+                return false;
+            }
             self.begin();
         }
         let Some(phase) = self.phase() else { return false };
@@ -278,7 +282,7 @@ impl ListManager {
         let ahead = job.items.checked_sub(index)?.min(most);
         let head = if ahead < most { job.items.min(self.cache.places()) } else { 0 };
         let is_plain = |range| are_plain(&self.lists, job.search, range);
-        if !is_plain(index..index + ahead) || !is_plain(0..head) {
+        if self.elsewhere != 0 && !(is_plain(index..index + ahead) && is_plain(0..head)) {
             return None;
         }
         let mut verdicts = [0; MOST_VERDICTS];
@@ -309,12 +313,16 @@ impl ListManager {
     fn go(&mut self, from: usize, ends: u64, last_word: u64) -> Option<Went> {
         let most = self.most_ahead();
         let head = self.cache.places();
-        let Self { walks, job: Some(job), unit, fifos, lists, cycle, uses, .. } = self else { return None };
+        let Self { walks, job: Some(job), unit, fifos, lists, cycle, uses, elsewhere, .. } = self else {
+            return None;
+        };
         let (mut number, begin) = (from, *cycle);
         let last_cycle = ends.saturating_sub(MARGIN_CYCLES);
         let last_issue = last_word.saturating_sub(MARGIN_CYCLES);
         // Items before this one are in local memory.
-        let mut plain = job.next_item() + most.min(job.items - job.next_item());
+        let mut plain =
+            if *elsewhere == 0 { job.items } else { job.items.min(job.next_item().saturating_add(most)) };
+        unit.begin_ways();
         let went = 'steps: loop {
             let index = job.next_item();
             let ahead = most.min(job.items - index);
@@ -327,7 +335,7 @@ impl ListManager {
             }
             if walks.known.get(number).is_none_or(|known| known.phase.ahead != ahead) {
                 // The list's end comes into sight.
-                let is_plain = are_plain(lists, job.search, 0..head.min(job.items));
+                let is_plain = *elsewhere == 0 || are_plain(lists, job.search, 0..head.min(job.items));
                 match walks.with_ahead(number, ahead, head.min(job.items)).filter(|_| is_plain) {
                     Some(nearer) => number = nearer,
                     None => break Went::To(number, false),
@@ -368,6 +376,7 @@ impl ListManager {
             fifos.take_back(fed.words());
             break Went::To(number, true);
         };
+        unit.end_ways();
         walks.cycles += *cycle - begin;
         match went {
             Went::Over(end) => self.arrive_at_end(&end),
