@@ -204,6 +204,11 @@ impl Unit {
         self.automaton.as_mut()?.tracked(&self.program, written)
     }
 
+    /// Ways that are gone one behind the other, as one; none where that would be too long.
+    pub(super) fn joined(&self, paths: &[&Path]) -> Option<Path> {
+        self.automaton.as_ref()?.joined(&self.program, paths)
+    }
+
     /// Ways are gone from here on, with [`Self::go`],
     pub(super) fn begin_ways(&mut self) {
         if let Some(automaton) = &mut self.automaton {

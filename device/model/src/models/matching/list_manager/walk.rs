@@ -36,6 +36,14 @@ const MARGIN_CYCLES: u64 = 128;
 const MOST_VERDICTS: usize = 4;
 /// Entities that a step sends at most before the end of the list. Ours: a bound; the built-in program needs one.
 const MOST_ENTITIES: usize = 3;
+/// Steps that are put together to one for a header at most. Ours: a bound; the built-in program needs three for one whose first item
+/// matches.
+const MOST_TOGETHER: usize = 6;
+/// Headers' steps that are put together at most, and from one phase. Attack: lists whose items are of ever other classes would have ever
+/// others put together, and every header would be tried with all of them. Ours: bounds.
+const MOST_WHOLE: usize = 64;
+/// Ours: a bound, for the same.
+const MOST_WHOLE_EACH: usize = 4;
 /// Items that are looked at at once for where they lie. Ours: measured.
 const STRETCH: usize = 16;
 
@@ -95,6 +103,16 @@ struct Step {
     fed: Fed,
     verdicts: usize,
     to: To,
+    /// All steps of a header in one, where all items are in local memory and there are so many at least.
+    whole: Option<usize>,
+}
+
+/// Steps of a header from its begin on: phases, and places among their steps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Taken {
+    steps: [(usize, usize); MOST_TOGETHER],
+    /// How many there were.
+    count: usize,
 }
 
 /// A phase, and the steps from there.
@@ -112,6 +130,10 @@ struct Known {
 pub(super) struct Walks {
     known: Vec<Known>,
     steps: usize,
+    /// Steps that were put together to one, or could not be.
+    together: Vec<Taken>,
+    /// Headers that were passed in one step.
+    whole: u64,
     /// The phase in which the last header began.
     began: usize,
     /// A step is looked at.
@@ -169,6 +191,22 @@ impl Walks {
     }
 }
 
+impl Taken {
+    /// One step more.
+    #[inline]
+    fn take(&mut self, from: usize, place: usize) {
+        if let Some(step) = self.steps.get_mut(self.count) {
+            *step = (from, place);
+        }
+        self.count += 1;
+    }
+
+    /// Where these steps begin, if there are several and all are here.
+    fn begin(&self) -> Option<usize> {
+        (2..=MOST_TOGETHER).contains(&self.count).then_some(self.steps[0].0)
+    }
+}
+
 impl Job {
     /// The item that is sent next.
     const fn next_item(&self) -> usize {
@@ -201,9 +239,22 @@ impl Fed {
     fn enter_parts(self, fifos: &mut Fifos, job: &Job, lists: &[VecDeque<Linked>]) {
         let header = (job.sent == 0).then_some(job.entity);
         let items = (job.next_item()..).map_while(|index| item_at(lists, job.search, index));
-        let entities = header.into_iter().chain(items.map(|linked| linked.item.to_words()));
-        entities.flatten().take(self.before).for_each(|word| fifos.push(word));
-        fifos.push_all(Item::END.to_words().get(..self.end).unwrap_or_default());
+        let (mut entities, mut left) = (items.map(|linked| linked.item.to_words()), self.before);
+        let mut next = header.or_else(|| entities.next());
+        while let Some(words) = next.filter(|_| left > 0) {
+            if left < WORDS {
+                fifos.push_all(words.get(..left).unwrap_or_default());
+            } else {
+                fifos.push_entity(words);
+            }
+            left = left.saturating_sub(WORDS);
+            next = if left > 0 { entities.next() } else { None };
+        }
+        if self.end == WORDS {
+            fifos.push_entity(Item::END.to_words());
+        } else {
+            fifos.push_all(Item::END.to_words().get(..self.end).unwrap_or_default());
+        }
     }
 }
 
@@ -212,6 +263,12 @@ impl ListManager {
     #[must_use]
     pub const fn walked(&self) -> u64 {
         self.walks.cycles
+    }
+
+    /// Headers that were passed in one step.
+    #[must_use]
+    pub const fn passed_whole(&self) -> u64 {
+        self.walks.whole
     }
 
     /// Goes along the list as far as is known how, and looks at one step more while it is passed. Nobody stops it before cycle
@@ -322,6 +379,7 @@ impl ListManager {
         // Items before this one are in local memory.
         let mut plain =
             if *elsewhere == 0 { job.items } else { job.items.min(job.next_item().saturating_add(most)) };
+        let mut taken = Taken::default();
         unit.begin_ways();
         let went = 'steps: loop {
             let index = job.next_item();
@@ -343,7 +401,11 @@ impl ListManager {
             }
             let Some(known) = walks.known.get(number) else { break Went::To(number, false) };
             let mut fed = Fed { before: 0, end: 0 };
-            for step in &known.steps {
+            for (place, step) in known.steps.iter().enumerate().rev() {
+                // What was found last is looked at first: of a header's steps all in one.
+                if step.whole.is_some_and(|least| job.items < least || *elsewhere != 0) {
+                    continue;
+                }
                 if *cycle + step.cycles > last_cycle || unit.issued() + step.path.issued > last_issue {
                     continue;
                 }
@@ -360,6 +422,8 @@ impl ListManager {
                 let Some([offset, length]) = unit.go(&step.path, step.cycles, fifos, is_right) else {
                     continue;
                 };
+                taken.take(number, place);
+                walks.whole += u64::from(step.whole.is_some());
                 *cycle += step.cycles;
                 job.sent += fed.words();
                 job.begun = job.sent;
@@ -379,11 +443,63 @@ impl ListManager {
         unit.end_ways();
         walks.cycles += *cycle - begin;
         match went {
-            Went::Over(end) => self.arrive_at_end(&end),
+            Went::Over(end) => {
+                self.arrive_at_end(&end);
+                self.put_together(&taken);
+            }
             Went::To(number, _) if self.cycle > begin => self.arrive(number),
             Went::To(..) => {}
         }
         Some(went)
+    }
+
+    /// A header went these steps: the next one that would goes them as one.
+    fn put_together(&mut self, taken: &Taken) {
+        let is_full = self.walks.together.len() >= MOST_WHOLE || self.walks.steps >= MOST_STEPS;
+        let (Some(from), false) = (taken.begin(), is_full) else { return };
+        if !self.walks.known.get(from).is_some_and(|known| known.phase.begins)
+            || self.walks.together.contains(taken)
+        {
+            return;
+        }
+        self.walks.together.push(*taken);
+        let Some(step) = self.together(taken) else { return };
+        if let Some(known) = self.walks.known.get_mut(from)
+            && known.steps.iter().filter(|step| step.whole.is_some()).count() < MOST_WHOLE_EACH
+        {
+            known.steps.push(step);
+            self.walks.steps += 1;
+        }
+    }
+
+    /// These steps as one, if they are from a header's begin to its end.
+    fn together(&self, taken: &Taken) -> Option<Step> {
+        let most = self.most_ahead();
+        let known = |number: usize| self.walks.known.get(number);
+        let is_far = known(taken.begin()?)?.phase.ahead == most;
+        let (mut steps, mut least) = (Vec::new(), 0);
+        let (mut cycles, mut fed, mut verdicts) = (0, Fed { before: 0, end: 0 }, 0);
+        for (from, place) in taken.steps.get(..taken.count)? {
+            let phase = &known(*from)?.phase;
+            // Where a list ends that is not in sight at first, these items do not say.
+            if is_far && phase.ahead != most || fed.end != 0 {
+                return None;
+            }
+            if is_far {
+                least = (fed.before / WORDS).saturating_sub(1) + most;
+            }
+            let step = known(*from)?.steps.get(*place)?;
+            cycles += step.cycles;
+            verdicts += step.verdicts;
+            fed = Fed { before: fed.before + step.fed.before, end: step.fed.end };
+            steps.push(step);
+        }
+        let waiting = known(taken.begin()?)?.phase.waiting;
+        (waiting + fed.words() <= MAX_WORDS).then_some(())?;
+        let to = steps.last().map(|step| step.to.clone()).filter(|to| matches!(to, To::End(_)))?;
+        let paths: Vec<_> = steps.iter().map(|step| &step.path).collect();
+        let path = self.unit.joined(&paths)?;
+        Some(Step { path, cycles, fed, verdicts, to, whole: Some(least) })
     }
 
     /// Is in a phase, but for how near the list's end is.
@@ -457,7 +573,8 @@ impl ListManager {
         let phase = if is_far { Phase { ahead: most, head: 0, ..phase } } else { phase };
         if let Some(to) = self.walks.number_of(&phase) {
             let cycles = self.cycle - looking.cycle;
-            self.walks.add(looking.from, Step { path, cycles, fed, verdicts, to: To::Phase(to) });
+            self.walks
+                .add(looking.from, Step { path, cycles, fed, verdicts, to: To::Phase(to), whole: None });
         }
         true
     }
@@ -489,7 +606,7 @@ impl ListManager {
         if let Some(path) = path {
             let end = End { place: self.unit.place(), result_since, cache, has_settled };
             let cycles = self.cycle - looking.cycle;
-            self.walks.add(looking.from, Step { path, cycles, fed, verdicts, to: To::End(end) });
+            self.walks.add(looking.from, Step { path, cycles, fed, verdicts, to: To::End(end), whole: None });
         }
     }
 
@@ -657,6 +774,47 @@ mod tests {
                 let share = run(&mut manager, at_once);
                 assert!(share >= 95, "{share} of 100 with {items} items");
             }
+        }
+    }
+
+    #[test]
+    fn short_searches_are_one_step() {
+        for at_once in [false, true] {
+            for items in [0, 1, 2, 3] {
+                let mut manager = manager(items);
+                manager.uses = Use::Consume;
+                for _ in 0..4 {
+                    run(&mut manager, at_once);
+                }
+                let whole = manager.walks.whole;
+                run(&mut manager, at_once);
+                let share = (manager.walks.whole - whole) * 100 / 90;
+                assert!(share >= if items < 3 { 95 } else { 10 }, "{share} of 100 with {items} items");
+                let known = |known: &Known| known.steps.iter().filter(|step| step.whole.is_some()).count();
+                assert!(manager.walks.known.iter().map(known).all(|count| count <= MOST_WHOLE_EACH));
+                assert!(manager.walks.together.len() <= MOST_WHOLE);
+            }
+        }
+    }
+
+    #[test]
+    fn a_whole_step_of_a_long_list_is_none_of_a_short_one() {
+        // Headers that the first item takes, of lists that become shorter; each header is held to the list manager without automata.
+        let mut unit = Unit::new(&portals().unwrap()).unwrap();
+        unit.automate(0);
+        let mut manager = ListManager::new(Timing::default(), Use::Keep, unit);
+        let handles: Vec<_> = (0..12).map(|_| manager.append(ITEM)).collect();
+        for handle in handles.into_iter().rev() {
+            let whole = manager.walks.whole;
+            for _ in 0..20 {
+                manager.on_header(HEADER);
+                manager.run(100_000).unwrap();
+                manager.rest(100);
+            }
+            let items = manager.items(0).count();
+            // Of a list whose end comes into sight on the way, a step is not known to be the same for longer ones.
+            assert!(manager.walks.whole >= whole + 10 || items == manager.most_ahead(), "{items} items");
+            manager.unlink(handle);
         }
     }
 

@@ -198,7 +198,7 @@ impl Automaton {
     /// The way that was passed since, if it is one and wrote these words.
     pub fn tracked(&mut self, program: &[Operation], written: &[Expected]) -> Option<Path> {
         let track = self.track.take()?;
-        self.path(program, &track, written)
+        self.path(program, track, written)
     }
 
     /// Ways are gone from this state on,

@@ -11,7 +11,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use niclab_isa::{PREDICATES, REGISTERS};
+use niclab_isa::{AluOp, PREDICATES, REGISTERS};
 
 use super::super::operation::{Arithmetic, Match, Operation, active, tops_of_nonzero};
 use super::Expected;
@@ -294,6 +294,9 @@ impl Builder {
             (Some(word), _) => Value::Constant(word),
             (None, Value::Compute(slot, [a, b])) => {
                 let (slot, b) = self.immediate(slot, b);
+                if slot.op == AluOp::Add && (slot.keep, slot.immediate) == (0, 0) {
+                    return a;
+                }
                 Value::Compute(slot, [a, b])
             }
             (None, Value::Compare(slot, [a, b])) => {

@@ -39,6 +39,9 @@ impl Track {
 pub struct Path {
     /// What is to be done, and what is expected meanwhile.
     pub(super) formula: Formula,
+    /// What it was found by.
+    track: Track,
+    written: Vec<Expected>,
     /// Words that it takes and issues.
     pub takes: usize,
     pub issued: u64,
@@ -74,7 +77,7 @@ enum Part {
 
 impl Automaton {
     /// The way of a track, which wrote these words; none where it was lost or wrote another number of them.
-    pub fn path(&self, program: &[Operation], track: &Track, written: &[Expected]) -> Option<Path> {
+    pub fn path(&self, program: &[Operation], track: Track, written: &[Expected]) -> Option<Path> {
         if track.is_lost {
             return None;
         }
@@ -94,7 +97,14 @@ impl Automaton {
         let end = end?;
         let needed = self.liveness.from(program, end.pc.into(), end.delay, end.target);
         let formula = data(program, &parts, needed, written)?;
-        Some(Path { formula, takes: takes.into(), issued })
+        Some(Path { formula, takes: takes.into(), issued, track, written: written.to_vec() })
+    }
+
+    /// Ways that are gone one behind the other, as one.
+    pub fn joined(&self, program: &[Operation], paths: &[&Path]) -> Option<Path> {
+        let passed = paths.iter().flat_map(|path| path.track.passed.iter().copied()).collect();
+        let written: Vec<_> = paths.iter().flat_map(|path| path.written.iter().copied()).collect();
+        self.path(program, Track { passed, is_lost: false }, &written)
     }
 }
 
