@@ -210,6 +210,7 @@ impl Unit {
     }
 
     /// Ways are gone from here on, with [`Self::go`],
+    #[inline]
     pub(super) fn begin_ways(&mut self) {
         if let Some(automaton) = &mut self.automaton {
             automaton.begin_ways(&self.registers, &self.control);
@@ -217,6 +218,7 @@ impl Unit {
     }
 
     /// and none from here on. Where the last one ends is for [`Self::set_place`].
+    #[inline]
     pub(super) fn end_ways(&mut self) {
         if let Some(automaton) = &self.automaton {
             automaton.end_ways(&mut self.registers, &mut self.control);
@@ -225,7 +227,7 @@ impl Unit {
 
     /// Goes such a way, which takes so many cycles, from where it was noted, and says what it wrote that may be anything; none, and
     /// nothing is done, if it is not the data's, or if that is not right.
-    #[inline]
+    #[inline(always)]
     pub(super) fn go(
         &mut self,
         path: &Path,

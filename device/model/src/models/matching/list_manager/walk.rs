@@ -5,8 +5,9 @@
 //! what the cache holds and when it comes, and how near the list's end is. From there a step leads to another phase, or to the
 //! header's end, for each class of data: the unit's way through its program, with what data must be for it to go that way
 //! ([`Path`]). Phases and steps are seen as they are first passed by the list manager itself, and only where all items that decide
-//! are in local memory. Everything else, and data of a class that was not met, is for the list manager, word by word or not. So is
-//! what it does between two headers.
+//! are in local memory. Steps that a header went from its begin to its end are put together to one ([`Whole`]), if they are few: so a short
+//! search is one step, and of its header and items only that is computed which its answer depends on. Everything else, and data of a
+//! class that was not met, is for the list manager, word by word or not. So is what it does between two headers.
 
 #[cfg(any(test, debug_assertions))]
 mod beside;
@@ -15,11 +16,11 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::{Job, Linked, ListManager, Said, Search, Store, cache, is_result, item_at};
+use super::{Job, Linked, ListManager, Said, Search, Store, Use, cache, is_result, item_at};
 use crate::models::matching::fifo::{Fifos, MAX_WORDS};
 use crate::models::matching::item::{Item, WORDS};
 use crate::models::matching::program::{DONE, FAILED, SUCCEEDED};
-use crate::models::matching::unit::{Expected, Path};
+use crate::models::matching::unit::{Expected, Path, Unit};
 
 /// Phases and steps at most. Attack: lists whose items are of ever other classes, for a program with many, would fill this
 /// machine's memory. Ours: bounds.
@@ -103,8 +104,14 @@ struct Step {
     fed: Fed,
     verdicts: usize,
     to: To,
-    /// All steps of a header in one, where all items are in local memory and there are so many at least.
-    whole: Option<usize>,
+}
+
+/// All steps of a header in one: to its end, where there are so many items at least.
+#[derive(Clone, Debug)]
+struct Whole {
+    step: Step,
+    end: End,
+    least: usize,
 }
 
 /// Steps of a header from its begin on: phases, and places among their steps.
@@ -120,6 +127,8 @@ struct Taken {
 struct Known {
     phase: Phase,
     steps: Vec<Step>,
+    /// Those that are put together, the one that was gone last first.
+    whole: Vec<Whole>,
     /// The same with all but one of the items that can decide.
     nearer: Option<usize>,
     failures: u32,
@@ -170,7 +179,13 @@ impl Walks {
         }
         let known = self.known.iter().position(|known| known.phase == *phase);
         if known.is_none() && self.known.len() < MOST_PHASES {
-            self.known.push(Known { phase: *phase, steps: Vec::new(), nearer: None, failures: 0 });
+            self.known.push(Known {
+                phase: *phase,
+                steps: Vec::new(),
+                whole: Vec::new(),
+                nearer: None,
+                failures: 0,
+            });
             return Some(self.known.len() - 1);
         }
         known
@@ -215,6 +230,8 @@ impl Job {
 }
 
 impl Fed {
+    const NONE: Self = Self { before: 0, end: 0 };
+
     const fn words(self) -> usize {
         self.before + self.end
     }
@@ -237,24 +254,85 @@ impl Fed {
     /// The same where it is not one entity.
     #[inline(never)]
     fn enter_parts(self, fifos: &mut Fifos, job: &Job, lists: &[VecDeque<Linked>]) {
-        let header = (job.sent == 0).then_some(job.entity);
-        let items = (job.next_item()..).map_while(|index| item_at(lists, job.search, index));
-        let (mut entities, mut left) = (items.map(|linked| linked.item.to_words()), self.before);
-        let mut next = header.or_else(|| entities.next());
-        while let Some(words) = next.filter(|_| left > 0) {
+        let (mut left, mut index) = (self.before, job.next_item());
+        if job.sent == 0 && left >= WORDS {
+            fifos.push_entity(job.entity);
+            left -= WORDS;
+        }
+        while left > 0 {
+            let Some(linked) = item_at(lists, job.search, index) else { break };
             if left < WORDS {
-                fifos.push_all(words.get(..left).unwrap_or_default());
+                fifos.push_all(linked.item.to_words().get(..left).unwrap_or_default());
             } else {
-                fifos.push_entity(words);
+                fifos.push_entity(linked.item.to_words());
             }
-            left = left.saturating_sub(WORDS);
-            next = if left > 0 { entities.next() } else { None };
+            (left, index) = (left.saturating_sub(WORDS), index + 1);
         }
         if self.end == WORDS {
             fifos.push_entity(Item::END.to_words());
         } else {
             fifos.push_all(Item::END.to_words().get(..self.end).unwrap_or_default());
         }
+    }
+}
+
+/// What a step is passed with.
+struct Walker<'a> {
+    unit: &'a mut Unit,
+    fifos: &'a mut Fifos,
+    job: &'a mut Job,
+    lists: &'a [VecDeque<Linked>],
+    uses: Use,
+    cycle: &'a mut u64,
+    last_cycle: u64,
+    last_issue: u64,
+}
+
+impl Walker<'_> {
+    /// Passes a step; false, and nothing is done but that its words are `fed`, if it is not the data's, or if it takes too long.
+    #[inline(always)]
+    fn pass(&mut self, step: &Step, fed: &mut Fed) -> bool {
+        let Self { unit, fifos, job, lists, uses, .. } = self;
+        if *self.cycle + step.cycles > self.last_cycle || unit.issued() + step.path.issued > self.last_issue {
+            return false;
+        }
+        if *fed != step.fed {
+            fifos.take_back(fed.words());
+            *fed = step.fed;
+            fed.enter(fifos, job, lists);
+        }
+        let is_match = matches!(&step.to, To::End(end) if end.result_since.is_some());
+        let verdicts = job.verdicts + step.verdicts;
+        let is_right = |[offset, length]: [u64; 2]| {
+            !is_match || is_result((*uses, lists), job, verdicts, offset, length)
+        };
+        let Some([offset, length]) = unit.go(&step.path, step.cycles, fifos, is_right) else { return false };
+        *self.cycle += step.cycles;
+        job.sent += fed.words();
+        job.begun = job.sent;
+        job.verdicts = verdicts;
+        if is_match {
+            job.said = Said::All { offset, length };
+        }
+        true
+    }
+}
+
+impl Walks {
+    /// Passes all steps of a header in one, if these are known from a phase on.
+    fn pass_whole(&mut self, from: usize, walker: &mut Walker<'_>) -> Option<End> {
+        let known = self.known.get_mut(from).filter(|known| known.phase.begins)?;
+        let mut fed = Fed::NONE;
+        let items = walker.job.items;
+        let place =
+            known.whole.iter().position(|whole| items >= whole.least && walker.pass(&whole.step, &mut fed));
+        let Some(place) = place else {
+            walker.fifos.take_back(fed.words());
+            return None;
+        };
+        self.whole += 1;
+        known.whole.swap(0, place);
+        known.whole.first().map(|whole| whole.end)
     }
 }
 
@@ -374,70 +452,51 @@ impl ListManager {
             return None;
         };
         let (mut number, begin) = (from, *cycle);
-        let last_cycle = ends.saturating_sub(MARGIN_CYCLES);
-        let last_issue = last_word.saturating_sub(MARGIN_CYCLES);
+        let (last_cycle, last_issue) =
+            (ends.saturating_sub(MARGIN_CYCLES), last_word.saturating_sub(MARGIN_CYCLES));
+        let is_plain = *elsewhere == 0;
         // Items before this one are in local memory.
         let mut plain =
-            if *elsewhere == 0 { job.items } else { job.items.min(job.next_item().saturating_add(most)) };
+            if is_plain { job.items } else { job.items.min(job.next_item().saturating_add(most)) };
+        let mut walker =
+            Walker { unit, fifos, job, lists, uses: *uses, cycle: &mut *cycle, last_cycle, last_issue };
         let mut taken = Taken::default();
-        unit.begin_ways();
+        walker.unit.begin_ways();
+        let whole = if is_plain { walks.pass_whole(from, &mut walker) } else { None };
         let went = 'steps: loop {
-            let index = job.next_item();
-            let ahead = most.min(job.items - index);
+            if let Some(end) = whole {
+                break Went::Over(end);
+            }
+            let (index, items) = (walker.job.next_item(), walker.job.items);
+            let ahead = most.min(items - index);
             if plain < index + ahead {
-                let stretch = job.items.min(index + ahead + STRETCH);
+                let stretch = items.min(index + ahead + STRETCH);
                 let ends = [stretch, index + ahead].into_iter();
-                let mut ends = ends.filter(|end| are_plain(lists, job.search, plain..*end));
+                let mut ends = ends.filter(|end| are_plain(lists, walker.job.search, plain..*end));
                 let Some(end) = ends.next() else { break Went::To(number, false) };
                 plain = end;
             }
             if walks.known.get(number).is_none_or(|known| known.phase.ahead != ahead) {
                 // The list's end comes into sight.
-                let is_plain = *elsewhere == 0 || are_plain(lists, job.search, 0..head.min(job.items));
-                match walks.with_ahead(number, ahead, head.min(job.items)).filter(|_| is_plain) {
+                let is_plain = is_plain || are_plain(lists, walker.job.search, 0..head.min(items));
+                match walks.with_ahead(number, ahead, head.min(items)).filter(|_| is_plain) {
                     Some(nearer) => number = nearer,
                     None => break Went::To(number, false),
                 }
             }
             let Some(known) = walks.known.get(number) else { break Went::To(number, false) };
-            let mut fed = Fed { before: 0, end: 0 };
-            for (place, step) in known.steps.iter().enumerate().rev() {
-                // What was found last is looked at first: of a header's steps all in one.
-                if step.whole.is_some_and(|least| job.items < least || *elsewhere != 0) {
-                    continue;
+            let mut fed = Fed::NONE;
+            for (place, step) in known.steps.iter().enumerate() {
+                if walker.pass(step, &mut fed) {
+                    taken.take(number, place);
+                    match &step.to {
+                        To::Phase(to) => number = *to,
+                        To::End(end) => break 'steps Went::Over(*end),
+                    }
+                    continue 'steps;
                 }
-                if *cycle + step.cycles > last_cycle || unit.issued() + step.path.issued > last_issue {
-                    continue;
-                }
-                if fed != step.fed {
-                    fifos.take_back(fed.words());
-                    fed = step.fed;
-                    fed.enter(fifos, job, lists);
-                }
-                let is_match = matches!(&step.to, To::End(end) if end.result_since.is_some());
-                let verdicts = job.verdicts + step.verdicts;
-                let is_right = |[offset, length]: [u64; 2]| {
-                    !is_match || is_result((*uses, lists), job, verdicts, offset, length)
-                };
-                let Some([offset, length]) = unit.go(&step.path, step.cycles, fifos, is_right) else {
-                    continue;
-                };
-                taken.take(number, place);
-                walks.whole += u64::from(step.whole.is_some());
-                *cycle += step.cycles;
-                job.sent += fed.words();
-                job.begun = job.sent;
-                job.verdicts = verdicts;
-                if is_match {
-                    job.said = Said::All { offset, length };
-                }
-                match &step.to {
-                    To::Phase(to) => number = *to,
-                    To::End(end) => break 'steps Went::Over(*end),
-                }
-                continue 'steps;
             }
-            fifos.take_back(fed.words());
+            walker.fifos.take_back(fed.words());
             break Went::To(number, true);
         };
         unit.end_ways();
@@ -455,7 +514,7 @@ impl ListManager {
 
     /// A header went these steps: the next one that would goes them as one.
     fn put_together(&mut self, taken: &Taken) {
-        let is_full = self.walks.together.len() >= MOST_WHOLE || self.walks.steps >= MOST_STEPS;
+        let is_full = self.walks.together.len() >= MOST_WHOLE;
         let (Some(from), false) = (taken.begin(), is_full) else { return };
         if !self.walks.known.get(from).is_some_and(|known| known.phase.begins)
             || self.walks.together.contains(taken)
@@ -463,22 +522,21 @@ impl ListManager {
             return;
         }
         self.walks.together.push(*taken);
-        let Some(step) = self.together(taken) else { return };
+        let Some(whole) = self.together(taken) else { return };
         if let Some(known) = self.walks.known.get_mut(from)
-            && known.steps.iter().filter(|step| step.whole.is_some()).count() < MOST_WHOLE_EACH
+            && known.whole.len() < MOST_WHOLE_EACH
         {
-            known.steps.push(step);
-            self.walks.steps += 1;
+            known.whole.push(whole);
         }
     }
 
     /// These steps as one, if they are from a header's begin to its end.
-    fn together(&self, taken: &Taken) -> Option<Step> {
+    fn together(&self, taken: &Taken) -> Option<Whole> {
         let most = self.most_ahead();
         let known = |number: usize| self.walks.known.get(number);
         let is_far = known(taken.begin()?)?.phase.ahead == most;
         let (mut steps, mut least) = (Vec::new(), 0);
-        let (mut cycles, mut fed, mut verdicts) = (0, Fed { before: 0, end: 0 }, 0);
+        let (mut cycles, mut fed, mut verdicts) = (0, Fed::NONE, 0);
         for (from, place) in taken.steps.get(..taken.count)? {
             let phase = &known(*from)?.phase;
             // Where a list ends that is not in sight at first, these items do not say.
@@ -496,10 +554,11 @@ impl ListManager {
         }
         let waiting = known(taken.begin()?)?.phase.waiting;
         (waiting + fed.words() <= MAX_WORDS).then_some(())?;
-        let to = steps.last().map(|step| step.to.clone()).filter(|to| matches!(to, To::End(_)))?;
+        let To::End(end) = steps.last()?.to else { return None };
         let paths: Vec<_> = steps.iter().map(|step| &step.path).collect();
         let path = self.unit.joined(&paths)?;
-        Some(Step { path, cycles, fed, verdicts, to, whole: Some(least) })
+        let step = Step { path, cycles, fed, verdicts, to: To::End(end) };
+        Some(Whole { step, end, least })
     }
 
     /// Is in a phase, but for how near the list's end is.
@@ -573,8 +632,7 @@ impl ListManager {
         let phase = if is_far { Phase { ahead: most, head: 0, ..phase } } else { phase };
         if let Some(to) = self.walks.number_of(&phase) {
             let cycles = self.cycle - looking.cycle;
-            self.walks
-                .add(looking.from, Step { path, cycles, fed, verdicts, to: To::Phase(to), whole: None });
+            self.walks.add(looking.from, Step { path, cycles, fed, verdicts, to: To::Phase(to) });
         }
         true
     }
@@ -606,7 +664,7 @@ impl ListManager {
         if let Some(path) = path {
             let end = End { place: self.unit.place(), result_since, cache, has_settled };
             let cycles = self.cycle - looking.cycle;
-            self.walks.add(looking.from, Step { path, cycles, fed, verdicts, to: To::End(end), whole: None });
+            self.walks.add(looking.from, Step { path, cycles, fed, verdicts, to: To::End(end) });
         }
     }
 
@@ -618,7 +676,9 @@ impl ListManager {
     /// The unit's way, if it is one, with so many items that failed, and these words behind.
     fn seen(&mut self, looking: &Looking, fed: Fed, failed: usize, last: &[Expected]) -> Option<Path> {
         let waiting = self.walks.known.get(looking.from)?.phase.waiting;
-        if fed.before > MOST_ENTITIES * WORDS || waiting + fed.words() > MAX_WORDS {
+        // Nothing is judged before a whole header was sent.
+        let is_cut = looking.sent == 0 && fed.before < WORDS;
+        if is_cut || fed.before > MOST_ENTITIES * WORDS || waiting + fed.words() > MAX_WORDS {
             return None;
         }
         let failed = core::iter::repeat_n(Expected::Word(FAILED), failed);
@@ -670,9 +730,8 @@ mod tests {
 
     use super::*;
     use crate::models::matching::item::{ANY_NODE, Header, INFINITE, Operation, flag};
-    use crate::models::matching::list_manager::{Timing, Use};
+    use crate::models::matching::list_manager::Timing;
     use crate::models::matching::program::portals;
-    use crate::models::matching::unit::Unit;
 
     const ITEM: Item = Item {
         match_bits: 5,
@@ -790,8 +849,7 @@ mod tests {
                 run(&mut manager, at_once);
                 let share = (manager.walks.whole - whole) * 100 / 90;
                 assert!(share >= if items < 3 { 95 } else { 10 }, "{share} of 100 with {items} items");
-                let known = |known: &Known| known.steps.iter().filter(|step| step.whole.is_some()).count();
-                assert!(manager.walks.known.iter().map(known).all(|count| count <= MOST_WHOLE_EACH));
+                assert!(manager.walks.known.iter().all(|known| known.whole.len() <= MOST_WHOLE_EACH));
                 assert!(manager.walks.together.len() <= MOST_WHOLE);
             }
         }
@@ -876,6 +934,52 @@ mod tests {
             }
             To::Phase(_) => false,
         });
+    }
+
+    /// A manager of a short list, most of whose headers are passed in one step.
+    fn learned_whole() -> ListManager {
+        let mut learned = manager(1);
+        for _ in 0..3 {
+            run(&mut learned, true);
+        }
+        learned
+    }
+
+    #[test]
+    fn a_whole_step_that_is_not_what_happens_is_found() {
+        let learned = learned_whole();
+        let plants: [(&str, fn(&mut Whole)); 6] = [
+            ("cycles", |whole| whole.step.cycles += 1),
+            ("words issued", |whole| whole.step.path.issued += 1),
+            ("words taken", |whole| whole.step.path.takes += 1),
+            ("verdicts", |whole| whole.step.verdicts += 1),
+            ("place", |whole| whole.end.place.0 += 1),
+            ("cache", |whole| whole.end.has_settled = !whole.end.has_settled),
+        ];
+        for (what, plant) in plants {
+            let mut manager = learned.clone();
+            manager.walks.known.iter_mut().flat_map(|known| &mut known.whole).for_each(plant);
+            assert!(is_found(&mut manager), "{what}");
+        }
+        let lengths = learned.walks.known.iter().flat_map(|known| &known.whole);
+        let longest = lengths.map(|whole| whole.step.path.len()).max().unwrap();
+        let whole = {
+            let mut manager = learned.clone();
+            run(&mut manager, true);
+            manager.walks.whole
+        };
+        // What is wrong is found, or it is no way for any more headers: else it says what all of these headers are.
+        let forgets = |place: usize| {
+            let mut manager = learned.clone();
+            for whole in manager.walks.known.iter_mut().flat_map(|known| &mut known.whole) {
+                if place < whole.step.path.len() {
+                    whole.step.path.forget(place);
+                }
+            }
+            is_found(&mut manager) || manager.walks.whole < whole
+        };
+        let found = (0..longest).filter(|place| forgets(*place)).count();
+        assert!(found * 2 > longest, "of {longest} places {found} are missed");
     }
 
     #[test]

@@ -202,6 +202,7 @@ impl Automaton {
     }
 
     /// Ways are gone from this state on,
+    #[inline]
     pub fn begin_ways(&mut self, registers: &Registers, control: &Control) {
         self.values[..REGISTERS].copy_from_slice(&registers.alu);
         self.values[REGISTERS..2 * REGISTERS].copy_from_slice(&registers.ternary);
@@ -209,6 +210,7 @@ impl Automaton {
     }
 
     /// and to this one.
+    #[inline]
     pub fn end_ways(&self, registers: &mut Registers, control: &mut Control) {
         registers.alu.copy_from_slice(&self.values[..REGISTERS]);
         registers.ternary.copy_from_slice(&self.values[REGISTERS..2 * REGISTERS]);
@@ -217,7 +219,7 @@ impl Automaton {
 
     /// Goes that way, and says what it wrote that may be anything; none, and nothing is done, if the data is of another class, or if
     /// that is not right.
-    #[inline]
+    #[inline(always)]
     pub fn go(
         &mut self,
         path: &Path,

@@ -617,12 +617,15 @@ impl Formula {
         self.lines.len() + self.registers.len()
     }
 
-    /// Leaves something out.
+    /// Leaves something out: nobody knows then what stands in its place.
     pub fn forget(&mut self, place: usize) {
-        if let Some(place) = place.checked_sub(self.lines.len()) {
-            self.registers.remove(place);
-        } else {
-            self.lines.remove(place);
+        let count = self.lines.len();
+        match self.lines.get_mut(place) {
+            None => drop(self.registers.remove(place - count)),
+            Some(line) if usize::from(line.to) <= START_PREDICATES => drop(self.lines.remove(place)),
+            Some(line) => {
+                *line = Line { what: What::Constant(0x5a5a_5a5a_a5a5_a5a5), to: line.to, mask: 0, want: 0 };
+            }
         }
     }
 }
