@@ -972,8 +972,11 @@ mod tests {
         }
     }
 
+    /// Words, how many of them are fed, and cycles that may pass meanwhile.
+    type Fed = (Vec<u64>, usize, u64);
+
     /// Programs, bursts and changes of data.
-    fn ways() -> impl Strategy<Value = (Vec<Word>, Vec<(Vec<u64>, usize, u64)>, Vec<(usize, u64)>)> {
+    fn ways() -> impl Strategy<Value = (Vec<Word>, Vec<Fed>, Vec<(usize, u64)>)> {
         let burst = (input(), 1..12_usize, 1..40_u64);
         let word = input().prop_map(|words| words[0]);
         (

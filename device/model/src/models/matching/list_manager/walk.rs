@@ -948,7 +948,8 @@ mod tests {
     #[test]
     fn a_whole_step_that_is_not_what_happens_is_found() {
         let learned = learned_whole();
-        let plants: [(&str, fn(&mut Whole)); 6] = [
+        type Plant = fn(&mut Whole);
+        let plants: [(&str, Plant); 6] = [
             ("cycles", |whole| whole.step.cycles += 1),
             ("words issued", |whole| whole.step.path.issued += 1),
             ("words taken", |whole| whole.step.path.takes += 1),

@@ -21,11 +21,12 @@ use core::ops::Range;
 
 use niclab_isa::{DELAY_SLOTS, REGISTERS};
 
+pub use self::formula::Expected;
 use self::formula::PLACES as VALUES;
 use self::liveness::Liveness;
 use self::micro::{Micro, of_word, perform};
+pub use self::path::Path;
 use self::path::Track;
-pub use self::path::{Expected, Path};
 use super::operation::{Operation, active};
 use super::{Burst, Control, Registers};
 use crate::models::matching::fifo::{Fifos, MAX_WORDS, OUTPUT_CYCLES};

@@ -14,7 +14,6 @@ use alloc::vec::Vec;
 use niclab_isa::{AluOp, PREDICATES, REGISTERS};
 
 use super::super::operation::{Arithmetic, Match, Operation, active, tops_of_nonzero};
-use super::Expected;
 use super::liveness::{self, Set};
 
 /// Places of values: registers of the ALU, of the ternary unit, all predicates in one, and behind them what is computed.
@@ -24,6 +23,15 @@ const START_PREDICATES: usize = 2 * REGISTERS;
 /// How often what is expected is followed back and what is known on: a way on which more follows from that is tested for it.
 /// Attack: predicates that depend on one another along a long way would be gone through as often as it has words. Ours: a bound.
 const MOST_PASSES: usize = 16;
+
+/// What a way writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expected {
+    /// This word.
+    Word(u64),
+    /// Any word, in the first or the second of two places.
+    Any(u8),
+}
 
 /// One value that is computed, by places of others.
 #[derive(Clone, Copy, Debug)]
@@ -331,7 +339,7 @@ impl Builder {
     }
 
     fn function(&mut self, table: u8, bits: [Bit; 2]) -> Bit {
-        match of_rows(rows(bits).filter_map(|(row, _)| Some(table >> row & 1 == 1))) {
+        match of_rows(rows(bits).map(|(row, _)| table >> row & 1 == 1)) {
             Some(is) => Bit::Known(is),
             None => Bit::Of(self.value(Value::Function(table, bits)), 0),
         }

@@ -5,7 +5,7 @@
 use alloc::vec::Vec;
 
 use super::super::operation::Operation;
-use super::formula::{Builder, Formula};
+use super::formula::{Builder, Expected, Formula};
 use super::liveness::Set;
 use super::{Automaton, End, NOWHERE, Passed};
 
@@ -45,15 +45,6 @@ pub struct Path {
     /// Words that it takes and issues.
     pub takes: usize,
     pub issued: u64,
-}
-
-/// What a way writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expected {
-    /// This word.
-    Word(u64),
-    /// Any word, in the first or the second of two places.
-    Any(u8),
 }
 
 #[cfg(test)]
