@@ -862,7 +862,9 @@ mod tests {
             let mut unit = Unit::new(&portals().unwrap()).unwrap();
             unit.automate(0);
             let mut manager = ListManager::new(Timing::default(), Use::Keep, unit);
-            (0..misses).for_each(|_| drop(manager.append(Item { match_bits: 6, ..ITEM })));
+            for _ in 0..misses {
+                manager.append(Item { match_bits: 6, ..ITEM });
+            }
             let handles: Vec<_> = (0..14).map(|_| manager.append(ITEM)).collect();
             for handle in handles.into_iter().rev() {
                 let whole = manager.walks.whole;
