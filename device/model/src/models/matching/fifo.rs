@@ -116,13 +116,17 @@ impl Fifos {
         words.iter().for_each(|word| self.push(*word));
     }
 
-    /// The same for an entity as a whole: one word after the other, for the unit soon takes each of them by itself.
+    /// The same for an entity as a whole.
     #[inline(always)]
     pub(super) fn push_entity(&mut self, words: [u64; WORDS]) {
-        for (place, word) in words.into_iter().enumerate() {
-            self.places[self.entered.wrapping_add(place) % MAX_WORDS] = word;
+        let first = self.entered % MAX_WORDS;
+        // As a rule entities stand in the ring one behind the other.
+        if let Some(places) = self.places.get_mut(first..first + WORDS) {
+            places.copy_from_slice(&words);
+            self.entered = self.entered.wrapping_add(WORDS);
+        } else {
+            self.push_all(&words);
         }
-        self.entered = self.entered.wrapping_add(WORDS);
     }
 
     /// The last words that entered did not.

@@ -204,9 +204,30 @@ impl Unit {
         self.automaton.as_mut()?.tracked(&self.program, written)
     }
 
-    /// Goes such a way, which takes so many cycles, from where it was noted, and says what it wrote that may be anything; none, and
-    /// nothing is done, if it is not the data's, or if that is not right. Where it ends is for [`Self::set_place`].
+    /// Ways that are gone one behind the other, as one; none where that would be too long.
+    pub(super) fn joined(&self, paths: &[&Path]) -> Option<Path> {
+        self.automaton.as_ref()?.joined(&self.program, paths)
+    }
+
+    /// Ways are gone from here on, with [`Self::go`],
     #[inline]
+    pub(super) fn begin_ways(&mut self) {
+        if let Some(automaton) = &mut self.automaton {
+            automaton.begin_ways(&self.registers, &self.control);
+        }
+    }
+
+    /// and none from here on. Where the last one ends is for [`Self::set_place`].
+    #[inline]
+    pub(super) fn end_ways(&mut self) {
+        if let Some(automaton) = &self.automaton {
+            automaton.end_ways(&mut self.registers, &mut self.control);
+        }
+    }
+
+    /// Goes such a way, which takes so many cycles, from where it was noted, and says what it wrote that may be anything; none, and
+    /// nothing is done, if it is not the data's, or if that is not right.
+    #[inline(always)]
     pub(super) fn go(
         &mut self,
         path: &Path,
@@ -214,8 +235,7 @@ impl Unit {
         fifos: &mut Fifos,
         is_right: impl FnOnce([u64; 2]) -> bool,
     ) -> Option<[u64; 2]> {
-        let automaton = self.automaton.as_mut()?;
-        let written = automaton.go(path, &mut self.registers, &mut self.control, fifos, is_right)?;
+        let written = self.automaton.as_mut()?.go(path, fifos, is_right)?;
         fifos.leave(path.takes);
         self.cycles += cycles;
         self.automated += cycles;
@@ -497,6 +517,8 @@ impl Control {
 
 #[cfg(test)]
 mod tests {
+    extern crate std;
+
     use alloc::vec;
 
     use alloc::collections::VecDeque;
@@ -837,6 +859,169 @@ mod tests {
             word
         };
         program().prop_map(move |words| words.into_iter().map(few).collect())
+    }
+
+    /// Ways that were gone, and data that was refused.
+    #[derive(Clone, Copy, Debug, Default)]
+    struct Ways {
+        found: u32,
+        gone: u32,
+        refused: u32,
+    }
+
+    /// Notes the way of each burst, and goes it with this data and with other: where it can be gone, the engine does the same word by word.
+    /// `changes` are what registers hold instead, and what is added to a word of the input.
+    fn hold_ways(
+        program: &[Word],
+        bursts: &[(Vec<u64>, usize, u64)],
+        changes: &[(usize, u64)],
+        plant: impl Fn(&mut Path),
+    ) -> Ways {
+        let mut unit = Unit::new(program).unwrap();
+        unit.automate(0);
+        let (mut fifos, mut now, mut ways) = (Fifos::new(super::super::fifo::MAX_WORDS), 0, Ways::default());
+        for (number, (feed, words, most)) in bursts.iter().enumerate() {
+            let feed = &feed[..feed.len().min(*words)];
+            while fifos.take_output(now).is_some() {}
+            let begin = Begin { unit: unit.clone(), fifos: fifos.clone(), feed, now, most: *most };
+            unit.track();
+            let burst = unit.run(&mut fifos, feed, now, *most);
+            now += burst.cycles;
+            let written = fifos.output().skip(begin.fifos.output().count()).map(|(_, word)| word).enumerate();
+            let any = |place| place < 2 && !number.is_multiple_of(3);
+            let written: Vec<_> = written
+                .map(
+                    |(place, word)| {
+                        if any(place) { Expected::Any(place as u8) } else { Expected::Word(word) }
+                    },
+                )
+                .collect();
+            // All words that a way takes are in the FIFO at once.
+            let is_way =
+                !burst.ran_out && begin.fifos.waiting() + burst.sent <= super::super::fifo::MAX_WORDS;
+            if let Some(mut path) = unit.tracked(&written).filter(|_| is_way) {
+                plant(&mut path);
+                ways.found += 1;
+                let is_gone = begin.go(&path, burst, &written, &[]);
+                assert!(is_gone, "its own data goes the way");
+                for changes in changes.chunks(3) {
+                    let is_gone = begin.go(&path, burst, &written, changes);
+                    *(if is_gone { &mut ways.gone } else { &mut ways.refused }) += 1;
+                }
+            }
+            if burst.ran_out {
+                break;
+            }
+        }
+        ways
+    }
+
+    /// Where a way begins.
+    struct Begin<'a> {
+        unit: Unit,
+        fifos: Fifos,
+        feed: &'a [u64],
+        now: u64,
+        most: u64,
+    }
+
+    impl Begin<'_> {
+        /// Goes a way with other data. Whether it was the way.
+        fn go(&self, path: &Path, burst: Burst, written: &[Expected], changes: &[(usize, u64)]) -> bool {
+            let (mut gone, mut feed) = (self.unit.clone(), self.feed.to_vec());
+            gone.beside = None;
+            for (place, word) in changes {
+                match place % 4 {
+                    0 => gone.registers.alu[1 + place / 4 % 15] = *word,
+                    1 => gone.registers.ternary[1 + place / 4 % 15] = *word,
+                    2 => gone.control.predicates ^= (*word as u16) & !1,
+                    _ if feed.is_empty() => {}
+                    _ => {
+                        let place = place / 4 % feed.len();
+                        feed[place] ^= *word;
+                    }
+                }
+            }
+            let mut plain = gone.beside();
+            let (mut entered, mut fifos) = (self.fifos.clone(), self.fifos.clone());
+            entered.push_all(&feed[..burst.sent]);
+            let before = gone.registers.clone();
+            gone.begin_ways();
+            let any = gone.go(path, burst.cycles, &mut entered, |_| true);
+            gone.end_ways();
+            let Some(any) = any else {
+                assert_eq!(before, gone.registers, "nothing is done");
+                return false;
+            };
+            let passed = plain.run_words(&mut fifos, &feed, self.now, self.most);
+            assert_eq!(passed, burst, "the way's cycles");
+            assert_eq!((gone.cycles, gone.issued), (plain.cycles, plain.issued), "the way's words");
+            assert!(entered.input().eq(fifos.input()), "the way's input");
+            let new: Vec<_> =
+                fifos.output().skip(self.fifos.output().count()).map(|(_, word)| word).collect();
+            let said = written.iter().map(|expected| match expected {
+                Expected::Word(word) => *word,
+                Expected::Any(place) => any[usize::from(*place)],
+            });
+            assert!(new.iter().copied().eq(said), "the way's output");
+            gone.set_place(plain.place());
+            let automaton = gone.automaton.as_ref().unwrap();
+            let kept = |unit: &Unit| automaton.kept(&gone.program, &unit.registers, &unit.control);
+            assert_eq!(kept(&gone), kept(&plain), "what is looked at behind the way");
+            true
+        }
+    }
+
+    /// Words, how many of them are fed, and cycles that may pass meanwhile.
+    type Fed = (Vec<u64>, usize, u64);
+
+    /// Programs, bursts and changes of data.
+    fn ways() -> impl Strategy<Value = (Vec<Word>, Vec<Fed>, Vec<(usize, u64)>)> {
+        let burst = (input(), 1..12_usize, 1..40_u64);
+        let word = input().prop_map(|words| words[0]);
+        (
+            prop_oneof![1 => program(), 3 => hazardous()],
+            prop::collection::vec(burst, 1..20),
+            prop::collection::vec((0..64_usize, word), 18),
+        )
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 1_500, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn a_way_that_can_be_gone_is_the_engines((program, bursts, changes) in ways()) {
+            hold_ways(&program, &bursts, &changes, |_| {});
+        }
+    }
+
+    #[test]
+    fn ways_are_found_and_gone_and_what_they_forget_is_missed() {
+        use std::panic::{AssertUnwindSafe, catch_unwind};
+
+        let mut runner = proptest::test_runner::TestRunner::deterministic();
+        let (mut all, mut forgotten, mut missed) = (Ways::default(), 0, 0);
+        for _ in 0..400 {
+            let tree = Strategy::new_tree(&ways(), &mut runner).unwrap();
+            let (program, bursts, changes) = proptest::strategy::ValueTree::current(&tree);
+            let ways = hold_ways(&program, &bursts, &changes, |_| {});
+            all.found += ways.found;
+            all.gone += ways.gone;
+            all.refused += ways.refused;
+            let forgets = |path: &mut Path| {
+                if path.len() > 0 {
+                    path.forget(path.len() / 2);
+                }
+            };
+            forgotten += u32::from(ways.gone > 0);
+            let held = catch_unwind(AssertUnwindSafe(|| hold_ways(&program, &bursts, &changes, forgets)));
+            missed += u32::from(held.is_err());
+        }
+        assert!(all.found > 500 && all.gone > 500 && all.refused > 500, "{all:?}");
+        assert!(
+            2 * missed > forgotten,
+            "of {forgotten} programs whose ways forget something, {missed} are found"
+        );
     }
 
     /// The first cycle in which the stages come to something else than both engines that know none.

@@ -2,12 +2,17 @@
 
 use alloc::collections::VecDeque;
 
-use super::{Handle, Job, Linked, Search, Use};
+use super::{Handle, Job, Linked, Search, Store, Use};
 use crate::models::matching::item::Item;
 
-/// Takes the item with a handle out of a list: whether it was there, and how many items were looked at or moved for it.
+/// Items of a list that are not in local memory.
+pub(super) fn elsewhere(list: &VecDeque<Linked>) -> usize {
+    list.iter().filter(|linked| linked.store != Store::Card).count()
+}
+
+/// Takes the item with a handle out of a list: the item, if it was there, and how many items were looked at or moved for it.
 /// Handles rise in a list, but for where their numbers begin anew: there all items are looked at.
-pub(super) fn remove(list: &mut VecDeque<Linked>, handle: Handle) -> (bool, u64) {
+pub(super) fn remove(list: &mut VecDeque<Linked>, handle: Handle) -> (Option<Linked>, u64) {
     let guess = list.partition_point(|linked| linked.handle < handle);
     let mut steps = u64::from(list.len().max(1).ilog2()) + 1;
     let is_it = |linked: &Linked| linked.handle == handle;
@@ -17,9 +22,9 @@ pub(super) fn remove(list: &mut VecDeque<Linked>, handle: Handle) -> (bool, u64)
         steps += list.len() as u64;
         list.iter().position(is_it)
     };
-    let Some(place) = found else { return (false, steps) };
-    list.remove(place);
-    (true, steps + place.min(list.len() - place) as u64)
+    let Some(place) = found else { return (None, steps) };
+    let removed = list.remove(place);
+    (removed, steps + place.min(list.len() - place) as u64)
 }
 
 /// Whether the item at `index`, where it is used for what it has, and the message have these bytes.

@@ -5,8 +5,9 @@
 //! what the cache holds and when it comes, and how near the list's end is. From there a step leads to another phase, or to the
 //! header's end, for each class of data: the unit's way through its program, with what data must be for it to go that way
 //! ([`Path`]). Phases and steps are seen as they are first passed by the list manager itself, and only where all items that decide
-//! are in local memory. Everything else, and data of a class that was not met, is for the list manager, word by word or not. So is
-//! what it does between two headers.
+//! are in local memory. Steps that a header went from its begin to its end are put together to one ([`Whole`]), if they are few: so a short
+//! search is one step, and of its header and items only that is computed which its answer depends on. Everything else, and data of a
+//! class that was not met, is for the list manager, word by word or not. So is what it does between two headers.
 
 #[cfg(any(test, debug_assertions))]
 mod beside;
@@ -15,11 +16,11 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::{Job, Linked, ListManager, Said, Search, Store, cache, is_result, item_at};
+use super::{Job, Linked, ListManager, Said, Search, Store, Use, cache, is_result, item_at};
 use crate::models::matching::fifo::{Fifos, MAX_WORDS};
 use crate::models::matching::item::{Item, WORDS};
 use crate::models::matching::program::{DONE, FAILED, SUCCEEDED};
-use crate::models::matching::unit::{Expected, Path};
+use crate::models::matching::unit::{Expected, Path, Unit};
 
 /// Phases and steps at most. Attack: lists whose items are of ever other classes, for a program with many, would fill this
 /// machine's memory. Ours: bounds.
@@ -36,6 +37,14 @@ const MARGIN_CYCLES: u64 = 128;
 const MOST_VERDICTS: usize = 4;
 /// Entities that a step sends at most before the end of the list. Ours: a bound; the built-in program needs one.
 const MOST_ENTITIES: usize = 3;
+/// Steps that are put together to one for a header at most. Ours: a bound; the built-in program needs three for one whose first item
+/// matches.
+const MOST_TOGETHER: usize = 6;
+/// Headers' steps that are put together at most, and from one phase. Attack: lists whose items are of ever other classes would have ever
+/// others put together, and every header would be tried with all of them. Ours: bounds.
+const MOST_WHOLE: usize = 64;
+/// Ours: a bound, for the same.
+const MOST_WHOLE_EACH: usize = 4;
 /// Items that are looked at at once for where they lie. Ours: measured.
 const STRETCH: usize = 16;
 
@@ -97,11 +106,29 @@ struct Step {
     to: To,
 }
 
+/// All steps of a header in one: to its end, where there are so many items at least.
+#[derive(Clone, Debug)]
+struct Whole {
+    step: Step,
+    end: End,
+    least: usize,
+}
+
+/// Steps of a header from its begin on: phases, and places among their steps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Taken {
+    steps: [(usize, usize); MOST_TOGETHER],
+    /// How many there were.
+    count: usize,
+}
+
 /// A phase, and the steps from there.
 #[derive(Clone, Debug)]
 struct Known {
     phase: Phase,
     steps: Vec<Step>,
+    /// Those that are put together, the one that was gone last first.
+    whole: Vec<Whole>,
     /// The same with all but one of the items that can decide.
     nearer: Option<usize>,
     failures: u32,
@@ -112,6 +139,10 @@ struct Known {
 pub(super) struct Walks {
     known: Vec<Known>,
     steps: usize,
+    /// Steps that were put together to one, or could not be.
+    together: Vec<Taken>,
+    /// Headers that were passed in one step.
+    whole: u64,
     /// The phase in which the last header began.
     began: usize,
     /// A step is looked at.
@@ -148,7 +179,13 @@ impl Walks {
         }
         let known = self.known.iter().position(|known| known.phase == *phase);
         if known.is_none() && self.known.len() < MOST_PHASES {
-            self.known.push(Known { phase: *phase, steps: Vec::new(), nearer: None, failures: 0 });
+            self.known.push(Known {
+                phase: *phase,
+                steps: Vec::new(),
+                whole: Vec::new(),
+                nearer: None,
+                failures: 0,
+            });
             return Some(self.known.len() - 1);
         }
         known
@@ -169,6 +206,22 @@ impl Walks {
     }
 }
 
+impl Taken {
+    /// One step more.
+    #[inline]
+    fn take(&mut self, from: usize, place: usize) {
+        if let Some(step) = self.steps.get_mut(self.count) {
+            *step = (from, place);
+        }
+        self.count += 1;
+    }
+
+    /// Where these steps begin, if there are several and all are here.
+    fn begin(&self) -> Option<usize> {
+        (2..=MOST_TOGETHER).contains(&self.count).then_some(self.steps[0].0)
+    }
+}
+
 impl Job {
     /// The item that is sent next.
     const fn next_item(&self) -> usize {
@@ -177,6 +230,8 @@ impl Job {
 }
 
 impl Fed {
+    const NONE: Self = Self { before: 0, end: 0 };
+
     const fn words(self) -> usize {
         self.before + self.end
     }
@@ -199,11 +254,85 @@ impl Fed {
     /// The same where it is not one entity.
     #[inline(never)]
     fn enter_parts(self, fifos: &mut Fifos, job: &Job, lists: &[VecDeque<Linked>]) {
-        let header = (job.sent == 0).then_some(job.entity);
-        let items = (job.next_item()..).map_while(|index| item_at(lists, job.search, index));
-        let entities = header.into_iter().chain(items.map(|linked| linked.item.to_words()));
-        entities.flatten().take(self.before).for_each(|word| fifos.push(word));
-        fifos.push_all(Item::END.to_words().get(..self.end).unwrap_or_default());
+        let (mut left, mut index) = (self.before, job.next_item());
+        if job.sent == 0 && left >= WORDS {
+            fifos.push_entity(job.entity);
+            left -= WORDS;
+        }
+        while left > 0 {
+            let Some(linked) = item_at(lists, job.search, index) else { break };
+            if left < WORDS {
+                fifos.push_all(linked.item.to_words().get(..left).unwrap_or_default());
+            } else {
+                fifos.push_entity(linked.item.to_words());
+            }
+            (left, index) = (left.saturating_sub(WORDS), index + 1);
+        }
+        if self.end == WORDS {
+            fifos.push_entity(Item::END.to_words());
+        } else {
+            fifos.push_all(Item::END.to_words().get(..self.end).unwrap_or_default());
+        }
+    }
+}
+
+/// What a step is passed with.
+struct Walker<'a> {
+    unit: &'a mut Unit,
+    fifos: &'a mut Fifos,
+    job: &'a mut Job,
+    lists: &'a [VecDeque<Linked>],
+    uses: Use,
+    cycle: &'a mut u64,
+    last_cycle: u64,
+    last_issue: u64,
+}
+
+impl Walker<'_> {
+    /// Passes a step; false, and nothing is done but that its words are `fed`, if it is not the data's, or if it takes too long.
+    #[inline(always)]
+    fn pass(&mut self, step: &Step, fed: &mut Fed) -> bool {
+        let Self { unit, fifos, job, lists, uses, .. } = self;
+        if *self.cycle + step.cycles > self.last_cycle || unit.issued() + step.path.issued > self.last_issue {
+            return false;
+        }
+        if *fed != step.fed {
+            fifos.take_back(fed.words());
+            *fed = step.fed;
+            fed.enter(fifos, job, lists);
+        }
+        let is_match = matches!(&step.to, To::End(end) if end.result_since.is_some());
+        let verdicts = job.verdicts + step.verdicts;
+        let is_right = |[offset, length]: [u64; 2]| {
+            !is_match || is_result((*uses, lists), job, verdicts, offset, length)
+        };
+        let Some([offset, length]) = unit.go(&step.path, step.cycles, fifos, is_right) else { return false };
+        *self.cycle += step.cycles;
+        job.sent += fed.words();
+        job.begun = job.sent;
+        job.verdicts = verdicts;
+        if is_match {
+            job.said = Said::All { offset, length };
+        }
+        true
+    }
+}
+
+impl Walks {
+    /// Passes all steps of a header in one, if these are known from a phase on.
+    fn pass_whole(&mut self, from: usize, walker: &mut Walker<'_>) -> Option<End> {
+        let known = self.known.get_mut(from).filter(|known| known.phase.begins)?;
+        let mut fed = Fed::NONE;
+        let items = walker.job.items;
+        let place =
+            known.whole.iter().position(|whole| items >= whole.least && walker.pass(&whole.step, &mut fed));
+        let Some(place) = place else {
+            walker.fifos.take_back(fed.words());
+            return None;
+        };
+        self.whole += 1;
+        known.whole.swap(0, place);
+        known.whole.first().map(|whole| whole.end)
     }
 }
 
@@ -212,6 +341,12 @@ impl ListManager {
     #[must_use]
     pub const fn walked(&self) -> u64 {
         self.walks.cycles
+    }
+
+    /// Headers that were passed in one step.
+    #[must_use]
+    pub const fn passed_whole(&self) -> u64 {
+        self.walks.whole
     }
 
     /// Goes along the list as far as is known how, and looks at one step more while it is passed. Nobody stops it before cycle
@@ -227,6 +362,10 @@ impl ListManager {
             self.walks.looking = None;
         }
         if self.job.is_none() && self.fifos.output_at().is_none() {
+            // A header that is there may have to wait for what the last one's item takes.
+            if self.cycle < self.free_at && !self.headers.is_empty() && !self.wait() {
+                return false;
+            }
             self.begin();
         }
         let Some(phase) = self.phase() else { return false };
@@ -278,7 +417,7 @@ impl ListManager {
         let ahead = job.items.checked_sub(index)?.min(most);
         let head = if ahead < most { job.items.min(self.cache.places()) } else { 0 };
         let is_plain = |range| are_plain(&self.lists, job.search, range);
-        if !is_plain(index..index + ahead) || !is_plain(0..head) {
+        if self.elsewhere != 0 && !(is_plain(index..index + ahead) && is_plain(0..head)) {
             return None;
         }
         let mut verdicts = [0; MOST_VERDICTS];
@@ -309,72 +448,117 @@ impl ListManager {
     fn go(&mut self, from: usize, ends: u64, last_word: u64) -> Option<Went> {
         let most = self.most_ahead();
         let head = self.cache.places();
-        let Self { walks, job: Some(job), unit, fifos, lists, cycle, uses, .. } = self else { return None };
+        let Self { walks, job: Some(job), unit, fifos, lists, cycle, uses, elsewhere, .. } = self else {
+            return None;
+        };
         let (mut number, begin) = (from, *cycle);
-        let last_cycle = ends.saturating_sub(MARGIN_CYCLES);
-        let last_issue = last_word.saturating_sub(MARGIN_CYCLES);
+        let (last_cycle, last_issue) =
+            (ends.saturating_sub(MARGIN_CYCLES), last_word.saturating_sub(MARGIN_CYCLES));
+        let is_plain = *elsewhere == 0;
         // Items before this one are in local memory.
-        let mut plain = job.next_item() + most.min(job.items - job.next_item());
+        let mut plain =
+            if is_plain { job.items } else { job.items.min(job.next_item().saturating_add(most)) };
+        let mut walker =
+            Walker { unit, fifos, job, lists, uses: *uses, cycle: &mut *cycle, last_cycle, last_issue };
+        let mut taken = Taken::default();
+        walker.unit.begin_ways();
+        let whole = if is_plain { walks.pass_whole(from, &mut walker) } else { None };
         let went = 'steps: loop {
-            let index = job.next_item();
-            let ahead = most.min(job.items - index);
+            if let Some(end) = whole {
+                break Went::Over(end);
+            }
+            let (index, items) = (walker.job.next_item(), walker.job.items);
+            let ahead = most.min(items - index);
             if plain < index + ahead {
-                let stretch = job.items.min(index + ahead + STRETCH);
+                let stretch = items.min(index + ahead + STRETCH);
                 let ends = [stretch, index + ahead].into_iter();
-                let mut ends = ends.filter(|end| are_plain(lists, job.search, plain..*end));
+                let mut ends = ends.filter(|end| are_plain(lists, walker.job.search, plain..*end));
                 let Some(end) = ends.next() else { break Went::To(number, false) };
                 plain = end;
             }
             if walks.known.get(number).is_none_or(|known| known.phase.ahead != ahead) {
                 // The list's end comes into sight.
-                let is_plain = are_plain(lists, job.search, 0..head.min(job.items));
-                match walks.with_ahead(number, ahead, head.min(job.items)).filter(|_| is_plain) {
+                let is_plain = is_plain || are_plain(lists, walker.job.search, 0..head.min(items));
+                match walks.with_ahead(number, ahead, head.min(items)).filter(|_| is_plain) {
                     Some(nearer) => number = nearer,
                     None => break Went::To(number, false),
                 }
             }
             let Some(known) = walks.known.get(number) else { break Went::To(number, false) };
-            let mut fed = Fed { before: 0, end: 0 };
-            for step in &known.steps {
-                if *cycle + step.cycles > last_cycle || unit.issued() + step.path.issued > last_issue {
-                    continue;
+            let mut fed = Fed::NONE;
+            for (place, step) in known.steps.iter().enumerate() {
+                if walker.pass(step, &mut fed) {
+                    taken.take(number, place);
+                    match &step.to {
+                        To::Phase(to) => number = *to,
+                        To::End(end) => break 'steps Went::Over(*end),
+                    }
+                    continue 'steps;
                 }
-                if fed != step.fed {
-                    fifos.take_back(fed.words());
-                    fed = step.fed;
-                    fed.enter(fifos, job, lists);
-                }
-                let is_match = matches!(&step.to, To::End(end) if end.result_since.is_some());
-                let verdicts = job.verdicts + step.verdicts;
-                let is_right = |[offset, length]: [u64; 2]| {
-                    !is_match || is_result((*uses, lists), job, verdicts, offset, length)
-                };
-                let Some([offset, length]) = unit.go(&step.path, step.cycles, fifos, is_right) else {
-                    continue;
-                };
-                *cycle += step.cycles;
-                job.sent += fed.words();
-                job.begun = job.sent;
-                job.verdicts = verdicts;
-                if is_match {
-                    job.said = Said::All { offset, length };
-                }
-                match &step.to {
-                    To::Phase(to) => number = *to,
-                    To::End(end) => break 'steps Went::Over(*end),
-                }
-                continue 'steps;
             }
-            fifos.take_back(fed.words());
+            walker.fifos.take_back(fed.words());
             break Went::To(number, true);
         };
+        unit.end_ways();
         walks.cycles += *cycle - begin;
         match went {
-            Went::Over(end) => self.arrive_at_end(&end),
+            Went::Over(end) => {
+                self.arrive_at_end(&end);
+                self.put_together(&taken);
+            }
             Went::To(number, _) if self.cycle > begin => self.arrive(number),
             Went::To(..) => {}
         }
         Some(went)
+    }
+
+    /// A header went these steps: the next one that would goes them as one.
+    fn put_together(&mut self, taken: &Taken) {
+        let is_full = self.walks.together.len() >= MOST_WHOLE;
+        let (Some(from), false) = (taken.begin(), is_full) else { return };
+        if !self.walks.known.get(from).is_some_and(|known| known.phase.begins)
+            || self.walks.together.contains(taken)
+        {
+            return;
+        }
+        self.walks.together.push(*taken);
+        let Some(whole) = self.together(taken) else { return };
+        if let Some(known) = self.walks.known.get_mut(from)
+            && known.whole.len() < MOST_WHOLE_EACH
+        {
+            known.whole.push(whole);
+        }
+    }
+
+    /// These steps as one, if they are from a header's begin to its end.
+    fn together(&self, taken: &Taken) -> Option<Whole> {
+        let most = self.most_ahead();
+        let known = |number: usize| self.walks.known.get(number);
+        let is_far = known(taken.begin()?)?.phase.ahead == most;
+        let (mut steps, mut least) = (Vec::new(), 0);
+        let (mut cycles, mut fed, mut verdicts) = (0, Fed::NONE, 0);
+        for (from, place) in taken.steps.get(..taken.count)? {
+            let phase = &known(*from)?.phase;
+            // Where a list ends that is not in sight at first, these items do not say.
+            if is_far && phase.ahead != most || fed.end != 0 {
+                return None;
+            }
+            if is_far {
+                least = (fed.before / WORDS).saturating_sub(1) + most;
+            }
+            let step = known(*from)?.steps.get(*place)?;
+            cycles += step.cycles;
+            verdicts += step.verdicts;
+            fed = Fed { before: fed.before + step.fed.before, end: step.fed.end };
+            steps.push(step);
+        }
+        let waiting = known(taken.begin()?)?.phase.waiting;
+        (waiting + fed.words() <= MAX_WORDS).then_some(())?;
+        let To::End(end) = steps.last()?.to else { return None };
+        let paths: Vec<_> = steps.iter().map(|step| &step.path).collect();
+        let path = self.unit.joined(&paths)?;
+        let step = Step { path, cycles, fed, verdicts, to: To::End(end) };
+        Some(Whole { step, end, least })
     }
 
     /// Is in a phase, but for how near the list's end is.
@@ -492,7 +676,9 @@ impl ListManager {
     /// The unit's way, if it is one, with so many items that failed, and these words behind.
     fn seen(&mut self, looking: &Looking, fed: Fed, failed: usize, last: &[Expected]) -> Option<Path> {
         let waiting = self.walks.known.get(looking.from)?.phase.waiting;
-        if fed.before > MOST_ENTITIES * WORDS || waiting + fed.words() > MAX_WORDS {
+        // Nothing is judged before a whole header was sent.
+        let is_cut = looking.sent == 0 && fed.before < WORDS;
+        if is_cut || fed.before > MOST_ENTITIES * WORDS || waiting + fed.words() > MAX_WORDS {
             return None;
         }
         let failed = core::iter::repeat_n(Expected::Word(FAILED), failed);
@@ -544,9 +730,8 @@ mod tests {
 
     use super::*;
     use crate::models::matching::item::{ANY_NODE, Header, INFINITE, Operation, flag};
-    use crate::models::matching::list_manager::{Timing, Use};
+    use crate::models::matching::list_manager::Timing;
     use crate::models::matching::program::portals;
-    use crate::models::matching::unit::Unit;
 
     const ITEM: Item = Item {
         match_bits: 5,
@@ -652,6 +837,51 @@ mod tests {
     }
 
     #[test]
+    fn short_searches_are_one_step() {
+        for at_once in [false, true] {
+            for items in [0, 1, 2, 3] {
+                let mut manager = manager(items);
+                manager.uses = Use::Consume;
+                for _ in 0..4 {
+                    run(&mut manager, at_once);
+                }
+                let whole = manager.walks.whole;
+                run(&mut manager, at_once);
+                let share = (manager.walks.whole - whole) * 100 / 90;
+                assert!(share >= if items < 3 { 95 } else { 10 }, "{share} of 100 with {items} items");
+                assert!(manager.walks.known.iter().all(|known| known.whole.len() <= MOST_WHOLE_EACH));
+                assert!(manager.walks.together.len() <= MOST_WHOLE);
+            }
+        }
+    }
+
+    #[test]
+    fn a_whole_step_of_a_long_list_is_none_of_a_short_one() {
+        // Headers that one of the first items takes, of lists that become shorter; each is held to the list manager without automata.
+        for misses in 0..5 {
+            let mut unit = Unit::new(&portals().unwrap()).unwrap();
+            unit.automate(0);
+            let mut manager = ListManager::new(Timing::default(), Use::Keep, unit);
+            for _ in 0..misses {
+                manager.append(Item { match_bits: 6, ..ITEM });
+            }
+            let handles: Vec<_> = (0..14).map(|_| manager.append(ITEM)).collect();
+            for handle in handles.into_iter().rev() {
+                let whole = manager.walks.whole;
+                for _ in 0..20 {
+                    manager.on_header(HEADER);
+                    manager.run(100_000).unwrap();
+                    manager.rest(100);
+                }
+                let items = manager.items(0).count();
+                let is_long = items > misses + 1 + manager.most_ahead();
+                assert!(manager.walks.whole >= whole + 10 || !is_long, "{items} items, {misses} misses");
+                manager.unlink(handle);
+            }
+        }
+    }
+
+    #[test]
     fn a_step_that_is_not_what_happens_is_found() {
         let (learned, taken) = learned();
         let finds = |what: &str, plant: &dyn Fn(&mut Step) -> bool| {
@@ -709,6 +939,53 @@ mod tests {
             }
             To::Phase(_) => false,
         });
+    }
+
+    /// A manager of a short list, most of whose headers are passed in one step.
+    fn learned_whole() -> ListManager {
+        let mut learned = manager(1);
+        for _ in 0..3 {
+            run(&mut learned, true);
+        }
+        learned
+    }
+
+    #[test]
+    fn a_whole_step_that_is_not_what_happens_is_found() {
+        let learned = learned_whole();
+        type Plant = fn(&mut Whole);
+        let plants: [(&str, Plant); 6] = [
+            ("cycles", |whole| whole.step.cycles += 1),
+            ("words issued", |whole| whole.step.path.issued += 1),
+            ("words taken", |whole| whole.step.path.takes += 1),
+            ("verdicts", |whole| whole.step.verdicts += 1),
+            ("place", |whole| whole.end.place.0 += 1),
+            ("cache", |whole| whole.end.has_settled = !whole.end.has_settled),
+        ];
+        for (what, plant) in plants {
+            let mut manager = learned.clone();
+            manager.walks.known.iter_mut().flat_map(|known| &mut known.whole).for_each(plant);
+            assert!(is_found(&mut manager), "{what}");
+        }
+        let lengths = learned.walks.known.iter().flat_map(|known| &known.whole);
+        let longest = lengths.map(|whole| whole.step.path.len()).max().unwrap();
+        let whole = {
+            let mut manager = learned.clone();
+            run(&mut manager, true);
+            manager.walks.whole
+        };
+        // What is wrong is found, or it is no way for any more headers: else it says what all of these headers are.
+        let forgets = |place: usize| {
+            let mut manager = learned.clone();
+            for whole in manager.walks.known.iter_mut().flat_map(|known| &mut known.whole) {
+                if place < whole.step.path.len() {
+                    whole.step.path.forget(place);
+                }
+            }
+            is_found(&mut manager) || manager.walks.whole < whole
+        };
+        let found = (0..longest).filter(|place| forgets(*place)).count();
+        assert!(found * 2 > longest, "of {longest} places {found} are missed");
     }
 
     #[test]

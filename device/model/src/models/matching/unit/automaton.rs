@@ -9,6 +9,7 @@
 //! Where no node can be made, the engine goes on word by word: at the begin of each node its state is right, but for registers that
 //! nothing looks at any more.
 
+mod formula;
 mod liveness;
 mod micro;
 mod path;
@@ -20,10 +21,12 @@ use core::ops::Range;
 
 use niclab_isa::{DELAY_SLOTS, REGISTERS};
 
+pub use self::formula::Expected;
+use self::formula::PLACES as VALUES;
 use self::liveness::Liveness;
 use self::micro::{Micro, of_word, perform};
+pub use self::path::Path;
 use self::path::Track;
-pub use self::path::{Expected, Path};
 use super::operation::{Operation, active};
 use super::{Burst, Control, Registers};
 use crate::models::matching::fifo::{Fifos, MAX_WORDS, OUTPUT_CYCLES};
@@ -158,8 +161,8 @@ pub(super) struct Automaton {
     places: Box<[(u64, u32)]>,
     /// What is passed is noted.
     track: Option<Track>,
-    /// What registers held that a way writes.
-    saved: [u64; 2 * REGISTERS],
+    /// Registers and predicates while ways are gone, and what these compute.
+    values: [u64; VALUES],
 }
 
 impl Automaton {
@@ -172,7 +175,7 @@ impl Automaton {
             micros: Vec::new(),
             places: vec![(0, NOWHERE); PLACES].into(),
             track: None,
-            saved: [0; 2 * REGISTERS],
+            values: [0; VALUES],
         })
     }
 
@@ -196,34 +199,44 @@ impl Automaton {
     /// The way that was passed since, if it is one and wrote these words.
     pub fn tracked(&mut self, program: &[Operation], written: &[Expected]) -> Option<Path> {
         let track = self.track.take()?;
-        self.path(program, &track, written)
+        self.path(program, track, written)
+    }
+
+    /// Ways are gone from this state on,
+    #[inline]
+    pub fn begin_ways(&mut self, registers: &Registers, control: &Control) {
+        self.values[..REGISTERS].copy_from_slice(&registers.alu);
+        self.values[REGISTERS..2 * REGISTERS].copy_from_slice(&registers.ternary);
+        self.values[2 * REGISTERS] = control.predicates.into();
+    }
+
+    /// and to this one.
+    #[inline]
+    pub fn end_ways(&self, registers: &mut Registers, control: &mut Control) {
+        registers.alu.copy_from_slice(&self.values[..REGISTERS]);
+        registers.ternary.copy_from_slice(&self.values[REGISTERS..2 * REGISTERS]);
+        control.predicates = self.values[2 * REGISTERS] as u16;
     }
 
     /// Goes that way, and says what it wrote that may be anything; none, and nothing is done, if the data is of another class, or if
     /// that is not right.
-    #[inline]
+    #[inline(always)]
     pub fn go(
         &mut self,
         path: &Path,
-        registers: &mut Registers,
-        control: &mut Control,
         fifos: &Fifos,
         is_right: impl FnOnce([u64; 2]) -> bool,
     ) -> Option<[u64; 2]> {
-        for number in &path.writes {
-            self.saved[usize::from(*number) % (2 * REGISTERS)] = *registers.at(*number);
+        let (left, values) = (fifos.left(), &mut self.values);
+        if !path.formula.evaluate(values, |take| fifos.place(left.wrapping_add(take.into()))) {
+            return None;
         }
-        let (left, mut predicates, mut written) = (fifos.left(), control.predicates, [0; 2]);
-        let input = |take: u8| fifos.place(left.wrapping_add(take.into()));
-        let output = |place: u8, word| written[usize::from(place) % 2] = word;
-        if perform(&path.micros, registers, &mut predicates, input, output) && is_right(written) {
-            control.predicates = predicates;
-            return Some(written);
+        let written = path.formula.written(values);
+        if !is_right(written) {
+            return None;
         }
-        for number in &path.writes {
-            *registers.at(*number) = self.saved[usize::from(*number) % (2 * REGISTERS)];
-        }
-        None
+        path.formula.leave(values);
+        Some(written)
     }
 
     /// As much of a burst as there are nodes for; see [`super::Unit::run`].
@@ -431,16 +444,6 @@ impl Automaton {
     pub fn kept(&self, program: &[Operation], registers: &Registers, control: &Control) -> Vec<u64> {
         let set = self.liveness.from(program, control.pc, control.delay, control.target);
         liveness::kept(set, registers, control.predicates)
-    }
-}
-
-impl Registers {
-    /// A register of the ALU, or behind them one of the ternary unit.
-    #[inline]
-    const fn at(&mut self, number: u8) -> &mut u64 {
-        let number = number as usize;
-        let file = if number < REGISTERS { &mut self.alu } else { &mut self.ternary };
-        &mut file[number % REGISTERS]
     }
 }
 

@@ -60,6 +60,20 @@ impl Results {
         !(self.keep | self.and)
     }
 
+    /// Each predicate that results enter, and how.
+    pub fn each(&self) -> impl Iterator<Item = (u8, Combine)> + use<> {
+        let Self { first, keep, and, or, .. } = *self;
+        (first..first + LANES as u8).filter_map(move |number| {
+            let has = |predicates: u16| predicates >> number & 1 == 1;
+            match (has(or), has(keep), has(and)) {
+                (true, false, _) => Some((number, Combine::Overwrite)),
+                (true, true, _) => Some((number, Combine::Or)),
+                (false, _, true) => Some((number, Combine::And)),
+                (false, _, false) => None,
+            }
+        })
+    }
+
     /// The predicates, where `tops` has the highest bit of each group for which the comparison holds.
     #[inline]
     pub fn enter(&self, predicates: u16, tops: u64) -> u16 {
@@ -172,7 +186,7 @@ pub(super) struct Arithmetic {
     pub immediate: u64,
     pub tops: u64,
     /// Where the bytes of a permutation come from: operand a's are 0 to 7, b's 8 to 15, 16 is zero.
-    bytes: [u8; 8],
+    pub bytes: [u8; 8],
     pub results: Results,
 }
 

@@ -32,45 +32,13 @@ pub enum Micro {
     Output { from: u8, cycle: u8 },
     /// All slots of a word that cannot be done one after the other.
     Word { operation: Box<Operation>, take: u8, cycle: u8 },
-    /// Only goes on if a predicate is this. No word.
-    Expect { predicate: u8, is: bool },
-    /// Only goes on if a register of the ALU is this. No word.
-    ExpectWord { from: u8, is: u64 },
-}
-
-impl Micro {
-    /// Whether a way may end with it because something is not as expected.
-    pub const fn may_end(&self) -> bool {
-        matches!(self, Self::Expect { .. } | Self::ExpectWord { .. })
-    }
-
-    /// The registers that it writes, if any.
-    pub fn writes(&self) -> Set {
-        match self {
-            Self::Take { to, .. } => alu(*to),
-            Self::TakeTernary { to, .. } | Self::TakePermuted { to, .. } | Self::Copy { to, .. } => {
-                ternary(*to)
-            }
-            Self::Compute(slot) => alu(slot.dest),
-            Self::Word { operation, .. } => {
-                let Operation { input_alu, input_ternary, copy_ternary, .. } = **operation;
-                alu(input_alu) | alu(operation.alu.dest) | ternary(input_ternary) | ternary(copy_ternary)
-            }
-            Self::Match(_)
-            | Self::Compare(_)
-            | Self::Function(_)
-            | Self::Output { .. }
-            | Self::Expect { .. }
-            | Self::ExpectWord { .. } => 0,
-        }
-    }
 }
 
 const fn at(number: u8) -> usize {
     number as usize % niclab_isa::REGISTERS
 }
 
-/// Does these; false when something was not as expected.
+/// Does these.
 #[inline(always)]
 pub fn perform(
     micros: &[Micro],
@@ -78,7 +46,7 @@ pub fn perform(
     predicates: &mut u16,
     input: impl Fn(u8) -> u64,
     mut output: impl FnMut(u8, u64),
-) -> bool {
+) {
     for micro in micros {
         match micro {
             Micro::Take { to, take } => registers.alu[at(*to)] = input(*take),
@@ -116,19 +84,8 @@ pub fn perform(
                     output(*cycle, word);
                 }
             }
-            Micro::Expect { predicate, is } => {
-                if (*predicates >> predicate & 1 == 1) != *is {
-                    return false;
-                }
-            }
-            Micro::ExpectWord { from, is } => {
-                if registers.alu[at(*from)] != *is {
-                    return false;
-                }
-            }
         }
     }
-    true
 }
 
 #[inline(always)]

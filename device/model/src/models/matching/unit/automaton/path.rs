@@ -4,9 +4,9 @@
 
 use alloc::vec::Vec;
 
-use super::super::operation::{Operation, active};
-use super::liveness::{Set, before, predicate, registers};
-use super::micro::{Micro, of_word};
+use super::super::operation::Operation;
+use super::formula::{Builder, Expected, Formula};
+use super::liveness::Set;
 use super::{Automaton, End, NOWHERE, Passed};
 
 /// Nodes of a way at most: a way is as short as one item's. Ours: a bound on what is kept for one.
@@ -38,33 +38,25 @@ impl Track {
 #[derive(Clone, Debug)]
 pub struct Path {
     /// What is to be done, and what is expected meanwhile.
-    pub(super) micros: Vec<Micro>,
-    /// The registers that it writes before it is known that the data is as expected, by their numbers in [`registers`].
-    pub(super) writes: Vec<u8>,
+    pub(super) formula: Formula,
+    /// What it was found by.
+    track: Track,
+    written: Vec<Expected>,
     /// Words that it takes and issues.
     pub takes: usize,
     pub issued: u64,
-}
-
-/// What a way writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expected {
-    /// This word.
-    Word(u64),
-    /// Any word, in the first or the second of two places.
-    Any(u8),
 }
 
 #[cfg(test)]
 impl Path {
     /// How much it does.
     pub const fn len(&self) -> usize {
-        self.micros.len()
+        self.formula.len()
     }
 
     /// Leaves something out.
     pub fn forget(&mut self, place: usize) {
-        self.micros.remove(place);
+        self.formula.forget(place);
     }
 }
 
@@ -76,7 +68,7 @@ enum Part {
 
 impl Automaton {
     /// The way of a track, which wrote these words; none where it was lost or wrote another number of them.
-    pub fn path(&self, program: &[Operation], track: &Track, written: &[Expected]) -> Option<Path> {
+    pub fn path(&self, program: &[Operation], track: Track, written: &[Expected]) -> Option<Path> {
         if track.is_lost {
             return None;
         }
@@ -95,59 +87,37 @@ impl Automaton {
         }
         let end = end?;
         let needed = self.liveness.from(program, end.pc.into(), end.delay, end.target);
-        let micros = data(program, &parts, needed, written)?;
-        let last = micros.iter().rposition(Micro::may_end).map_or(0, |last| last + 1);
-        let has_result = micros.iter().any(|micro| matches!(micro, Micro::Output { .. }));
-        let before = micros.get(..if has_result { micros.len() } else { last }).unwrap_or_default();
-        let writes = registers(before.iter().fold(0, |all, micro| all | micro.writes())).collect();
-        Some(Path { micros, writes, takes: takes.into(), issued })
+        let formula = data(program, &parts, needed, written)?;
+        Some(Path { formula, takes: takes.into(), issued, track, written: written.to_vec() })
+    }
+
+    /// Ways that are gone one behind the other, as one.
+    pub fn joined(&self, program: &[Operation], paths: &[&Path]) -> Option<Path> {
+        let passed = paths.iter().flat_map(|path| path.track.passed.iter().copied()).collect();
+        let written: Vec<_> = paths.iter().flat_map(|path| path.written.iter().copied()).collect();
+        self.path(program, Track { passed, is_lost: false }, &written)
     }
 }
 
 /// What these parts do to data, where `needed` is needed behind them.
-fn data(program: &[Operation], parts: &[Part], mut needed: Set, written: &[Expected]) -> Option<Vec<Micro>> {
-    let mut micros: Vec<Micro> = Vec::new();
-    let mut written = written.iter().rev();
-    for part in parts.iter().rev() {
+fn data(program: &[Operation], parts: &[Part], needed: Set, written: &[Expected]) -> Option<Formula> {
+    let mut builder = Builder::new();
+    let mut written = written.iter().copied();
+    for part in parts {
         match part {
             Part::Condition(predicates, class) => {
                 for (place, number) in predicates.iter().enumerate().filter(|(_, number)| **number != 0) {
-                    micros.push(Micro::Expect { predicate: *number, is: class >> place & 1 == 1 });
-                    needed |= predicate(*number);
+                    builder.expect(*number, class >> place & 1 == 1);
                 }
             }
             Part::Word(word) => {
                 let mut operation = *program.get(usize::from(word.pc))?;
                 word.settle(&mut operation);
-                let (looked_at, slots) = before(&operation, needed);
-                operation.active = slots;
-                let of_word = of_word(&operation, needed, word.take, word.cycle);
-                if slots & active::COPY != 0 && operation.copy_output && has_whole(&of_word) {
+                if !builder.pass(&operation, word.take, || written.next()) {
                     return None;
                 }
-                for micro in of_word.into_iter().rev() {
-                    micros.extend(match micro {
-                        Micro::Output { from, .. } => expected(from, *written.next()?),
-                        other => Some(other),
-                    });
-                }
-                needed = looked_at;
             }
         }
     }
-    micros.reverse();
-    written.next().is_none().then_some(micros)
-}
-
-fn has_whole(micros: &[Micro]) -> bool {
-    micros.iter().any(|micro| matches!(micro, Micro::Word { .. }))
-}
-
-/// Instead of being written, a word is expected to be what it was. Register 0 is zero.
-const fn expected(from: u8, word: Expected) -> Option<Micro> {
-    match word {
-        Expected::Word(0) if from == 0 => None,
-        Expected::Word(is) => Some(Micro::ExpectWord { from, is }),
-        Expected::Any(place) => Some(Micro::Output { from, cycle: place }),
-    }
+    if written.next().is_some() { None } else { builder.formula(needed) }
 }
