@@ -858,7 +858,7 @@ mod tests {
     #[test]
     fn a_whole_step_of_a_long_list_is_none_of_a_short_one() {
         // Headers that one of the first items takes, of lists that become shorter; each is held to the list manager without automata.
-        for misses in 0..5 {
+        for misses in 0..4 {
             let mut unit = Unit::new(&portals().unwrap()).unwrap();
             unit.automate(0);
             let mut manager = ListManager::new(Timing::default(), Use::Keep, unit);
