@@ -18,7 +18,7 @@ const START: Duration = Duration::from_secs(20);
 #[derive(Debug, Error)]
 pub enum TestpmdError {
     /// It does not run.
-    #[error("cannot run {}: {error}; install the package dpdk, or leave out --testpmd", path.display())]
+    #[error("cannot run {}: {error}; install the package dpdk-dev, or leave out --testpmd", path.display())]
     Run {
         /// The program.
         path: PathBuf,
