@@ -37,6 +37,7 @@ pub mod counters;
 pub mod descriptor;
 pub mod nic;
 pub mod requester;
+mod standing;
 mod testbed;
 pub mod wire;
 

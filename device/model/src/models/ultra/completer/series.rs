@@ -6,13 +6,14 @@ use niclab_abi::receive::SliceStatus;
 use super::{Completer, Port};
 use crate::models::ultra::config::FlowControl;
 use crate::models::ultra::counters::Effects;
+use crate::models::ultra::standing::Standing;
 use crate::models::ultra::wire::{Header, Kind};
 use crate::nic::series::{Series, Way};
 use crate::parts::effects::{Machine, WORD_BYTES};
-use crate::parts::fifo::{FifoRam, Leaving};
+use crate::parts::fifo::FifoRam;
 use crate::parts::host_interface::{BusTransfer, Passes, Transfers};
 use crate::platform::ledger::{self, Sums};
-use crate::platform::steady::{self, Run};
+use crate::platform::steady::Run;
 use crate::time::{Passage, Time};
 
 impl Completer {
@@ -117,14 +118,6 @@ struct Packets<'a> {
     software: ledger::Series,
 }
 
-/// All that has a say in what becomes of a packet beside its own coming: until when the places on its way are busy, and what is
-/// leaving the FIFO RAM. And what those before it came to.
-struct Standing {
-    busy_until: [Time; 4],
-    leaving: Leaving,
-    sums: [Sums; 4],
-}
-
 impl Packets<'_> {
     #[inline(always)]
     fn busy_until(&self, effects: &Effects) -> [Time; 4] {
@@ -155,8 +148,8 @@ impl Packets<'_> {
             return run;
         }
         let latest = consumed.max(at).max(coming.passage.tail);
-        let pace = steady::pace(&before.busy_until, &self.busy_until(effects), latest);
-        if pace == Some(run.by) && self.fifo.leaves_later_by(run.by, self.queue.0, &before.leaving) {
+        let pace = before.pace(&self.busy_until(effects), latest, (self.fifo, self.queue.0));
+        if pace == Some(run.by) {
             run.count += most as usize;
             self.again(&before.sums, &run, effects);
         }

@@ -5,15 +5,16 @@ use niclab_abi::bar::{PAYLOAD_WORDS, TAG_WORDS};
 use super::{Packet, Port, Requester};
 use crate::models::ultra::config::FlowControl;
 use crate::models::ultra::counters::Effects;
+use crate::models::ultra::standing::Standing;
 use crate::models::ultra::wire::{Kind, frame_bytes};
 use crate::nic::series::{Series, Way};
 use crate::parts::credit::Window;
 use crate::parts::effects::{Machine, WORD_BYTES};
-use crate::parts::fifo::{FifoRam, Leaving};
+use crate::parts::fifo::FifoRam;
 use crate::parts::host_interface::{BusTransfer, Passes, Transfers};
 use crate::parts::launch_code::Code;
-use crate::platform::ledger::{self, Sums};
-use crate::platform::steady::{self, Run};
+use crate::platform::ledger;
+use crate::platform::steady::Run;
 use crate::platform::trace_tag::TraceTag;
 use crate::time::{Passage, Span, Time};
 
@@ -115,14 +116,6 @@ struct Launches<'a> {
     unordered: u64,
 }
 
-/// All that has a say in what becomes of a launch that waits for no line, no credit and no other program: until when the places on its
-/// way are busy, and what is leaving the FIFO RAM. And what those before it came to.
-struct Standing {
-    busy_until: [Time; 4],
-    leaving: Leaving,
-    sums: [Sums; 4],
-}
-
 /// A launch that was worked out.
 struct Worked {
     /// It by itself, and then those that are carried on behind it.
@@ -206,10 +199,7 @@ impl Launches<'_> {
     #[inline(always)]
     fn carry_on(&mut self, before: &Standing, one: &mut Worked, most: usize, effects: &mut Effects) {
         let busy_until = self.busy_until(effects);
-        let Some(by) = steady::pace(&before.busy_until, &busy_until, one.done) else { return };
-        if !self.fifo.leaves_later_by(by, self.queue.0, &before.leaving) {
-            return;
-        }
+        let Some(by) = before.pace(&busy_until, one.done, (self.fifo, self.queue.0)) else { return };
         one.run.by = by;
         let mut left = most as u64;
         while left > 0 {
