@@ -242,12 +242,10 @@ pub enum ImageError {
     },
 
     /// A file the user named is not there.
-    #[error("the {what} {} is not there or no file; {mend}", path.display())]
+    #[error("the {what} {} is not there or no file", path.display())]
     NoSuchFile {
         /// What it was named as.
         what: &'static str,
-        /// What else can be named.
-        mend: &'static str,
         /// The path given.
         path: PathBuf,
     },

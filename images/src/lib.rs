@@ -140,12 +140,10 @@ fn check(request: &Request) -> Result<(), ImageError> {
     if let (Some(image), false) = (&request.image, request.packages.is_empty()) {
         return Err(ImageError::ImageAndPackages { image: image.clone() });
     }
-    let of_kernel = "name a kernel's file, or say `watching`: the one that `niclab kernel build` makes";
-    let of_image = "name a disk image, or leave it out: niclab makes its own";
-    let own = [("kernel", of_kernel, &request.kernel), ("image", of_image, &request.image)];
-    for (what, mend, path) in own {
+    let own = [("kernel", &request.kernel), ("image", &request.image)];
+    for (what, path) in own {
         if let Some(path) = path.as_ref().filter(|path| !path.is_file()) {
-            return Err(ImageError::NoSuchFile { what, mend, path: path.clone() });
+            return Err(ImageError::NoSuchFile { what, path: path.clone() });
         }
     }
     request.packages.iter().try_for_each(|name| disk::check_name(name))

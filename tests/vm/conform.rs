@@ -90,6 +90,8 @@ fn wrong_use_and_drivers_that_cannot_be_built_have_codes_of_their_own() {
     let unknown = niclab.run(["conform", "--case", "no-such"]);
     assert_eq!(unknown.code(), 2, "{unknown}");
     assert!(unknown.stderr.contains("rebind"), "{unknown}");
+    let none = niclab.run(["conform", "--case", "unkind", "--seeds", "0"]);
+    assert_eq!(none.code(), 2, "what tries nothing has not passed: {none}");
     let other = niclab.run(["conform", "--case", "plain", "--one-boot"]);
     assert_eq!(other.code(), 2, "{other}");
     assert!(other.stderr.contains("leave it out"), "{other}");

@@ -308,7 +308,7 @@ pub struct ConformArgs {
     #[command(flatten)]
     pub cluster: ClusterArgs,
     /// How many seeds of an unkind device, or of the case that is named. Default: 8, or 1.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=1_000_000))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub seeds: Option<u64>,
     /// The first seed.
     #[arg(long, value_name = "SEED", default_value_t = 1)]

@@ -410,12 +410,16 @@ impl Checker<'_> {
             GuestKernel::Stock | GuestKernel::Watching => None,
         };
         let image = file.image.as_deref().map(|path| self.source.path_of(path));
-        for (key, path) in [("kernel", kernel), ("image", image)] {
+        let of_image = "correct the path, which starts at the folder of the cluster file";
+        let of_kernel = format!(
+            "{of_image}, or say `{}`: the one that `niclab kernel build` makes",
+            GuestKernel::WATCHING
+        );
+        for (key, path, mend) in [("kernel", kernel, of_kernel.as_str()), ("image", image, of_image)] {
             if let Some(path) = path
                 && !path.is_file()
             {
-                let what = format!("there is no file {}", path.display());
-                self.report(key, what, "correct the path, which starts at the folder of the cluster file");
+                self.report(key, format!("there is no file {}", path.display()), mend);
             }
         }
         let nodes_packages = file.node.iter().filter_map(|node| node.packages.as_ref());
@@ -822,6 +826,8 @@ mod tests {
         let own = resolve("kernel = \"/etc/passwd\"\nmemory_mib = 128").unwrap();
         assert_eq!((own.kernel, own.nodes[0].memory_mib), (GuestKernel::Own("/etc/passwd".into()), 128));
         assert_eq!(problem("kernel = \"./watching\"").1, "kernel", "a file of that name");
+        let misspelt = problem("kernel = \"watchin\"").2;
+        assert!(misspelt.contains("say `watching`"), "{misspelt}");
     }
 
     #[test]
