@@ -509,6 +509,10 @@ fn where_the_usual_place_is_anothers_clusters_are_elsewhere_and_found_again() {
         .output()
         .unwrap();
     let words = text(&output.stderr);
+    // Whoever runs this may have clusters up in the next usual place: then it is that place without a word.
+    if words.contains("there are: ") {
+        return;
+    }
     assert!(words.contains("session/niclab cannot hold clusters, because it is a link"), "{words}");
     assert!(words.contains("; clusters are in "), "{words}");
 }
