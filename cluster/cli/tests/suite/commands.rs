@@ -14,9 +14,12 @@ use std::{
 
 use crate::support::{GOOD_DAEMON, PATIENCE, lives, plan, wait_for};
 use niclab_agent::{Exec, Join, ToGuest, ToHost};
-use niclab_cluster::supervisor::{
-    HandedOver, Order, Progress,
-    control::{self, Reply, Request},
+use niclab_cluster::{
+    host::runtime::RuntimeRoot,
+    supervisor::{
+        HandedOver, Order, Progress,
+        control::{self, Reply, Request},
+    },
 };
 use niclab_spec::monitor::{Answer, Heartbeat, STATS_VERSION, Stuck};
 use rustix::process::{Pid, Signal, kill_process};
@@ -503,16 +506,22 @@ fn where_the_usual_place_is_anothers_clusters_are_elsewhere_and_found_again() {
     let session = folder.path().join("session");
     fs::create_dir(&session).unwrap();
     symlink("/", session.join("niclab")).unwrap();
-    let output = niclab(folder.path(), &["inspect", "--name", "surely-not-up"])
-        .env_remove("NICLAB_RUNTIME_DIR")
-        .env("XDG_RUNTIME_DIR", &session)
-        .output()
-        .unwrap();
-    let words = text(&output.stderr);
-    // Whoever runs this may have clusters up in the next usual place: then it is that place without a word.
-    if words.contains("there are: ") {
-        return;
-    }
-    assert!(words.contains("session/niclab cannot hold clusters, because it is a link"), "{words}");
-    assert!(words.contains("; clusters are in "), "{words}");
+    let state = folder.path().join("state");
+    fs::create_dir(&state).unwrap();
+    let inspect = || {
+        let mut command = niclab(folder.path(), &["inspect", "--name", "surely-not-up"]);
+        command
+            .env_remove("NICLAB_RUNTIME_DIR")
+            .env("XDG_RUNTIME_DIR", &session)
+            .env("XDG_STATE_HOME", &state);
+        text(&command.output().unwrap().stderr)
+    };
+    let why = "session/niclab cannot hold clusters, because it is a link";
+    let words = inspect();
+    assert!(words.contains(why) && words.contains("; clusters are in "), "{words}");
+    // In the last of the usual places. Whoever runs this may have others up in the one before.
+    let _up = RuntimeRoot::at(state.join("niclab/run")).unwrap().claim(&"found".parse().unwrap()).unwrap();
+    let words = inspect();
+    assert!(words.contains(why) && words.contains("; clusters are in "), "{words}");
+    assert!(words.contains("there are: "), "{words}");
 }

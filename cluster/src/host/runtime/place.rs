@@ -26,22 +26,28 @@ impl RuntimeRoot {
         }
     }
 
-    /// The first of `places` that holds clusters of ours, else the first that can be used.
+    /// The first of `places` that holds clusters of ours, else the first that can be used. What keeps an earlier one from
+    /// being used is said.
     ///
     /// # Errors
     /// What keeps the first from being used, if none can be.
     pub fn among(places: &[PathBuf]) -> Result<Self, RuntimeError> {
-        let holds_clusters = |place: &&PathBuf| {
+        let holds_clusters = |place: &PathBuf| {
             let root = Self::existing(place).ok().flatten();
             root.is_some_and(|root| root.names().is_ok_and(|names| !names.is_empty()))
         };
-        if let Some(place) = places.iter().find(holds_clusters) {
-            return Self::at(place.clone());
-        }
+        let holder = places.iter().position(holds_clusters).unwrap_or(0);
         let mut in_the_way = None;
-        for place in places {
-            match Self::at(place.clone()) {
-                Ok(root) => {
+        for (position, place) in places.iter().enumerate() {
+            let found = if position < holder {
+                // Nothing is made where nothing is to be.
+                Self::existing(place).map(|_| None)
+            } else {
+                Self::at(place.clone()).map(Some)
+            };
+            match found {
+                Ok(None) => {}
+                Ok(Some(root)) => {
                     if let Some(error) = in_the_way {
                         log::warn!("{error}; clusters are in {} instead", place.display());
                     }

@@ -102,6 +102,9 @@ impl Sender {
     /// Waits until every message sent so far left the requester. The last one must carry [`Flags::NOTIFY`] or
     /// [`Flags::ACKNOWLEDGE`]: the device reports the others only every eighth.
     ///
+    /// A refusal that is just being reported may be told by the next call instead: within the status line the device stores
+    /// `launched`, by which this knows that all have left, before `refused` (DEVICE.md, section 6).
+    ///
     /// # Errors
     ///
     /// [`Error::NothingReported`] when it carried neither; [`Error::Launch`] when messages were refused;

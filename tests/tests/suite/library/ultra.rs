@@ -226,14 +226,13 @@ fn a_refused_launch_is_told_once_with_its_reason() {
     let cluster = Cluster::new(1, "ultra", |_| {});
     let mut port = Port::from_parts(cluster.open(0, 8)).expect("a port");
     port.send(&[], [0; 2], Flags::NOTIFY, PATIENCE).expect("room");
-    // The card stores `launched` before `refused` (DEVICE.md, section 6): a flush may see the one and not yet the other.
-    let begin = std::time::Instant::now();
-    let error = loop {
-        match port.flush(PATIENCE) {
-            Err(error) => break error,
-            Ok(()) => assert!(begin.elapsed() < PATIENCE, "a refusal that is not told"),
-        }
-    };
+    // By the first flush or a later one: `launched` is stored before `refused`.
+    let mut told = None;
+    until("a refusal is told", || {
+        told = port.flush(PATIENCE).err();
+        told.is_some()
+    });
+    let error = told.expect("told");
     let is_told = matches!(error, Error::Launch { count: 1, .. }) && error.to_string().contains("route");
     assert!(is_told, "{error}");
     port.flush(PATIENCE).expect("told already");
