@@ -2,7 +2,8 @@
 //!
 //! Both ends post a number of receives ([`Window`]), each with memory of its own, and post each again once its message was
 //! taken. How many of its messages the peer has made room for is told with every message, or by an empty one where
-//! there is none: a sender never finds a receive missing.
+//! there is none: a sender never finds a receive missing. Greetings are apart from that: they have receives of their own, for
+//! nobody knows who takes one, the peer or the program that had its port before.
 //!
 //! With a depth, so many receives that match nothing stand in front of these. Matched by the NIC, its match unit passes them
 //! for each message. Matched by the host, every message goes to an entry that takes anything, and the program passes
@@ -31,8 +32,12 @@ const MESSAGES: u32 = 0;
 const CREDITS: u32 = 1;
 /// User value of the entry for those.
 const OF_CREDITS: u64 = u64::MAX;
-/// User value of greetings.
-const OF_GREETING: u64 = 1;
+/// Portal of greetings that may find nobody, or the program before.
+const GREETINGS: u32 = 2;
+/// Receives for those, behind the others. One that finds none is lost, and said again.
+const GREETING_RECEIVES: usize = 4;
+/// User value of answers to greetings.
+const OF_ANSWER: u64 = 1;
 
 /// Match bits: the tag's first word, but for its lower half, where the number of receives posted travels.
 const POSTED: u64 = 0xffff_ffff;
@@ -87,6 +92,29 @@ impl Window {
     fn begin(&self, slot: usize) -> usize {
         slot * self.slot_bytes
     }
+
+    /// Slots of messages, and behind them those of greetings.
+    fn slots(&self) -> usize {
+        self.receives + GREETING_RECEIVES
+    }
+
+    fn is_greeting(&self, slot: usize) -> bool {
+        slot >= self.receives
+    }
+
+    /// Where greetings to the peer lie among what is small, behind a place for each message.
+    fn greeting(&self) -> usize {
+        self.receives * SMALL_BYTES
+    }
+
+    /// Where the greetings lie there that are received in `slot`.
+    fn greeting_in(&self, slot: usize) -> usize {
+        (slot + 1) * SMALL_BYTES
+    }
+
+    fn small_bytes(&self) -> usize {
+        (self.slots() + 1) * SMALL_BYTES
+    }
 }
 
 /// A port connected to the same port of one peer.
@@ -101,10 +129,12 @@ pub struct ListChannel {
     incoming: Region,
     /// The pattern, ready to be sent.
     pattern: Region,
-    /// Greetings and partings, one behind the other.
+    /// Answers and partings, one behind the other, and behind them greetings.
     small: Region,
-    /// Events that were read before their turn.
+    /// Messages that came before their turn.
     inbox: VecDeque<Event>,
+    /// Events that were read while a command waited for a slot.
+    read: VecDeque<Event>,
     /// Receives whose message was taken.
     free: Vec<usize>,
     /// The host's list, and where it puts messages.
@@ -169,7 +199,7 @@ impl ListChannel {
         pattern.write(0, &bytes)?;
         let mut channel = Self {
             incoming: port.allocate(window.receives * window.slot_bytes)?,
-            small: port.allocate(window.receives * SMALL_BYTES)?,
+            small: port.allocate(window.small_bytes())?,
             pattern,
             port,
             peer_address,
@@ -178,6 +208,7 @@ impl ListChannel {
             window,
             matching,
             inbox: VecDeque::new(),
+            read: VecDeque::new(),
             free: Vec::with_capacity(window.receives),
             list: List::default(),
             copied: vec![0; window.slot_bytes],
@@ -202,7 +233,23 @@ impl ListChannel {
             self.post(slot)?;
         }
         let credits = Append::put(CREDITS, region.span(0..0)?).persistent().user(OF_CREDITS);
-        self.launch(&credits)
+        self.launch(&credits)?;
+        // Last: who is greeted can be sent to.
+        (self.window.receives..self.window.slots()).try_for_each(|slot| self.post_greeting(slot))
+    }
+
+    /// Posts the receive of a greeting. It is the card's to match, whoever matches messages.
+    fn post_greeting(&mut self, slot: usize) -> Result<(), Failure> {
+        let region = self.small.clone();
+        let begin = self.window.greeting_in(slot);
+        let Address { node, port } = self.peer_address;
+        let entry = Append::put(GREETINGS, region.span(begin..begin + SMALL_BYTES)?)
+            .no_unlink_event()
+            .user(slot as u64)
+            .match_bits(Tag::COMPARED, ANY_TAG)
+            .source_node(node)
+            .source_port(port);
+        self.launch(&entry)
     }
 
     /// Posts the receive of `slot`: in the card, or in the list with memory in the card for whatever comes.
@@ -251,7 +298,11 @@ impl ListChannel {
     }
 
     fn launch(&mut self, command: &impl Command) -> Result<(), Failure> {
-        self.port.launch_reading(command, &mut self.inbox, self.timeout)?;
+        self.port.launch_reading(command, &mut self.read, self.timeout)?;
+        // What says that there is room is looked at now: whoever waits for room waits for other events.
+        while let Some(event) = self.read.pop_front() {
+            self.sort(event)?;
+        }
         Ok(())
     }
 
@@ -275,12 +326,12 @@ impl ListChannel {
         if flags.contains(Flags::NOTIFY) {
             put = put.sent();
         }
-        // A greeting may find nobody, and that must be known: no receive was used up by it then.
-        let is_greeting = matches!(tag.kind, Kind::Hello | Kind::Welcome);
-        if is_greeting {
-            put = put.user(OF_GREETING);
+        // Who is answered may be gone, and that must be known: no receive was used up by the answer then.
+        let is_answer = tag.kind == Kind::Welcome;
+        if is_answer {
+            put = put.user(OF_ANSWER);
         }
-        if is_greeting || flags.contains(Flags::ACKNOWLEDGE) {
+        if is_answer || flags.contains(Flags::ACKNOWLEDGE) {
             put = put.ack();
         }
         self.launch(&put)?;
@@ -303,6 +354,19 @@ impl ListChannel {
         let region = self.small.clone();
         region.write(begin, payload)?;
         self.put(&region, begin, payload.len(), tag, flags)
+    }
+
+    /// Says a greeting, which uses up no receive of the messages: whoever has the peer's port now may be another than the one that
+    /// is met.
+    fn greet(&mut self, payload: &[u8], tag: Tag) -> Result<(), Failure> {
+        let payload = payload.get(..SMALL_BYTES).unwrap_or(payload);
+        let region = self.small.clone();
+        // Its own place, for it is the same each time.
+        let begin = self.window.greeting();
+        region.write(begin, payload)?;
+        let [first, number] = tag.encode();
+        let put = Put::new(self.target(GREETINGS), region.span(begin..begin + payload.len())?);
+        self.launch(&put.match_bits(first & !POSTED).header_data(number))
     }
 
     fn put_pattern(&mut self, bytes: usize, tag: Tag, flags: Flags) -> Result<(), Failure> {
@@ -333,7 +397,9 @@ impl ListChannel {
     /// Keeps a message for later, and answers any other event.
     fn sort(&mut self, event: Event) -> Result<(), Failure> {
         if event.kind == EventKind::Put && event.user != OF_CREDITS {
-            self.learn(event.match_bits);
+            if !self.window.is_greeting(event.user as usize) {
+                self.learn(event.match_bits);
+            }
             self.inbox.push_back(event);
             return Ok(());
         }
@@ -345,7 +411,7 @@ impl ListChannel {
         match (event.kind, event.outcome) {
             (EventKind::Put, _) => self.learn(event.header_data),
             (EventKind::Sent, Outcome::Done) => self.counts.left += 1,
-            (EventKind::Acknowledged, outcome) if !outcome.is_done() && event.user == OF_GREETING => {
+            (EventKind::Acknowledged, outcome) if !outcome.is_done() && event.user == OF_ANSWER => {
                 self.counts.sent -= 1;
             }
             (EventKind::Sent | EventKind::Acknowledged | EventKind::Refused, outcome)
@@ -380,16 +446,23 @@ impl ListChannel {
 
     /// A message was received: looks at it, matches it if that is the host's part, and copies its front.
     fn accept(&mut self, event: &Event, buffer: &mut [u8]) -> Result<Tag, Failure> {
-        self.learn(event.match_bits);
         let bytes = usize::try_from(event.moved_bytes).unwrap_or(usize::MAX);
         let words = [event.match_bits & !POSTED | bytes as u64 & POSTED, event.header_data];
         let slot = event.user as usize;
-        let tag = Tag::decode(words).filter(|_| {
+        let tag = Tag::decode(words).filter(|tag| {
             event.initiator == self.peer_address
-                && slot < self.window.receives
+                && slot < self.window.slots()
                 && bytes <= self.window.slot_bytes
+                && self.window.is_greeting(slot) == (tag.kind == Kind::Hello)
         });
         let Some(tag) = tag else { return Err(self.foreign(event)) };
+        if self.window.is_greeting(slot) {
+            let front = bytes.min(SMALL_BYTES).min(buffer.len());
+            self.small.read(self.window.greeting_in(slot), &mut buffer[..front])?;
+            self.post_greeting(slot)?;
+            return Ok(tag);
+        }
+        self.learn(event.match_bits);
         let begin = self.window.begin(slot);
         if self.matching.on == Matcher::Host {
             let Address { node, port } = event.initiator;
@@ -441,6 +514,10 @@ impl Channel for ListChannel {
     }
 
     fn try_send(&mut self, payload: &[u8], tag: Tag, flags: Flags) -> Result<bool, Failure> {
+        if tag.kind == Kind::Hello {
+            self.greet(payload, tag)?;
+            return Ok(true);
+        }
         let has_room = self.has_room()?;
         if has_room {
             self.put_small(payload, tag, flags)?;
@@ -449,6 +526,9 @@ impl Channel for ListChannel {
     }
 
     fn send(&mut self, payload: &[u8], tag: Tag, flags: Flags) -> Result<(), Failure> {
+        if tag.kind == Kind::Hello {
+            return self.greet(payload, tag);
+        }
         self.wait_for_room()?;
         self.put_small(payload, tag, flags)
     }

@@ -6,6 +6,7 @@ mod c_interface;
 mod channels;
 mod device_faults;
 mod matching;
+mod meeting;
 mod messages;
 mod still;
 mod ultra;

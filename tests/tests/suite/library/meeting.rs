@@ -1,0 +1,74 @@
+//! Ends of `niclab-perf` that meet while the programs before them are still there.
+
+use std::thread;
+use std::time::Duration;
+
+use niclab_tools::channel::{Channel, Kind, Tag, receive};
+use niclab_tools::lists::{ListChannel, Matcher, Matching};
+use niclab_tools::meeting;
+use niclab_tools::nic::NicOptions;
+use niclab_user::WaitPolicy;
+use niclab_user::lists::Port;
+use niclab_user::slices::Flags;
+
+use super::{Cluster, PATIENCE};
+
+/// Events of a port, as many as `niclab-perf` has.
+const EVENTS: u32 = 256;
+/// Messages of a stream: more than an end has receives.
+const MESSAGES: u64 = 200;
+/// Greetings to the program before: more than any end has receives.
+const GREETINGS: u64 = 100;
+
+fn open(cluster: &Cluster, node: usize, matching: Matching) -> ListChannel {
+    let options = NicOptions {
+        device: None,
+        port: 0,
+        slices: EVENTS,
+        policy: WaitPolicy::Block,
+        timeout: Duration::from_secs(20),
+    };
+    let port = Port::from_parts(cluster.open(node, EVENTS)).expect("a port");
+    ListChannel::new(port, &options, 1 - node as u32, 48, matching).expect("a channel")
+}
+
+const fn tag(kind: Kind, bytes: u32, number: u64) -> Tag {
+    Tag { kind, step: 0, bytes, number }
+}
+
+fn greet_the_program_before(matching: Matching) {
+    let cluster = Cluster::new(2, "match", |_| {});
+    let before = open(&cluster, 1, matching);
+    let mut first = open(&cluster, 0, matching);
+    for number in 0..GREETINGS {
+        // As `meeting` says them while nobody answers.
+        first.try_send(&[7; 8], tag(Kind::Hello, 8, number), Flags::NONE).expect("sent");
+        cluster.settle(0);
+    }
+    drop(before);
+    let mut second = open(&cluster, 1, matching);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            meeting::meet(&mut second, "stream", "plan", PATIENCE).expect("met");
+            for number in 1..=MESSAGES {
+                let mut payload = [0; 48];
+                let found = receive(&mut second, &mut payload).expect("a message");
+                assert_eq!(found, tag(Kind::Data, 48, number));
+            }
+            meeting::part(&mut second, 0, [1; 6]).expect("parted");
+        });
+        meeting::meet(&mut first, "stream", "plan", PATIENCE).expect("met");
+        let payload: Vec<u8> = (0..48).map(niclab_tools::channel::pattern).collect();
+        for number in 1..=MESSAGES {
+            first.send_pattern(&payload, tag(Kind::Data, 48, number), Flags::NONE).expect("sent");
+        }
+        meeting::part(&mut first, 0, [2; 6]).expect("parted");
+    });
+}
+
+#[test]
+fn a_stream_is_whole_although_the_program_before_took_greetings() {
+    for on in [Matcher::Card, Matcher::Host] {
+        greet_the_program_before(Matching { depth: 2, on });
+    }
+}
