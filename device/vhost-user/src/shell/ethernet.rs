@@ -165,6 +165,8 @@ pub struct Ethernet {
     /// Counts and clocks, by node.
     pub states: Vec<PortState>,
     held: Vec<Held>,
+    /// Frames were held back when [`Ethernet::is_standing`] looked last.
+    was_holding: bool,
     deliveries: Deliveries,
     latest_sent: Time,
     /// All frames go one by one.
@@ -178,6 +180,7 @@ impl Ethernet {
             functions: (0..nodes).map(|_| Function::default()).collect(),
             states: (0..nodes).map(|_| PortState::new(Arc::clone(profile))).collect(),
             held: Vec::new(),
+            was_holding: false,
             deliveries: Deliveries::new(),
             latest_sent: Time::ZERO,
             goes_singly: false,
@@ -209,6 +212,12 @@ impl Ethernet {
         !self.held.is_empty()
     }
 
+    /// Whether it did so when this was asked last, too, and still does.
+    pub fn is_standing(&mut self) -> bool {
+        let is_holding = self.is_holding();
+        std::mem::replace(&mut self.was_holding, is_holding) && is_holding
+    }
+
     /// Sends what `node` has in its transmit queue, as far as the turn goes. True when there is more.
     pub fn transmit(
         &mut self,
@@ -217,7 +226,7 @@ impl Ethernet {
         turn: &mut Turn,
         nodes: &mut Nodes<'_>,
     ) -> bool {
-        let Self { functions, states, held, deliveries, latest_sent, goes_singly } = self;
+        let Self { functions, states, held, deliveries, latest_sent, goes_singly, .. } = self;
         let doorbells = functions.get_mut(node).map_or(0, |function| function.take_doorbells(QUEUE_TRANSMIT));
         let Some(function) = functions.get(node) else { return false };
         let Some(vring) = function.vrings.get(QUEUE_TRANSMIT) else { return false };

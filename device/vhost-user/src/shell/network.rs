@@ -66,6 +66,8 @@ pub struct Network {
     in_flight: InOrder<InFlight>,
     /// Held back by a fault until another frame overtook it, or until the fabric is quiet.
     held: Vec<InFlight>,
+    /// What was under way in all when [`Network::release_standing`] looked last.
+    seen: u64,
     order: u64,
     /// Whether the data of any frame under way is lent.
     has_lent: bool,
@@ -86,6 +88,7 @@ impl Network {
             switching,
             in_flight: InOrder::new(),
             held: Vec::new(),
+            seen: 0,
             order: 0,
             has_lent: false,
             deliveries: Deliveries::new(),
@@ -395,6 +398,15 @@ impl Network {
     pub fn release_all(&mut self) -> bool {
         let any = !self.held.is_empty();
         self.release(|_| true);
+        any
+    }
+
+    /// The same for those that were held back when this was called last already. Whether there were any.
+    pub fn release_standing(&mut self) -> bool {
+        let seen = std::mem::replace(&mut self.seen, self.order);
+        let stood = |held: &InFlight| held.order <= seen;
+        let any = self.held.iter().any(stood);
+        self.release(stood);
         any
     }
 

@@ -9,15 +9,20 @@
 //!
 //! Quiet is who launches, releases, sends or receives nothing. A driver that asks every while whether its device lives is
 //! quiet: it does so because nothing happens.
+//!
+//! Others are never quiet: a program that says every while that it is there, a stream between two further nodes, or a guest that
+//! wants deadlines of others never to come. So a deadline that has stood still for a longer while of wall time fires whatever others
+//! do, and so arrives what faults held back for as long ([`STARVED`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
 use super::world::World;
+use super::world::deadlines::Standing;
 use super::{Shell, in_turns};
 
 /// Wall time without any activity before the earliest deadline of model time fires, where faults were ever injected.
@@ -29,6 +34,10 @@ pub const PATIENT_GRACE: Duration = Duration::from_millis(500);
 /// A deadline that is further off in model time waits as long in wall time. While cards take another program every one is far that
 /// is further off than [`GRACE`]: how long a program may post no room before its messages are given up is a number of such deadlines.
 pub const FAR: Duration = PATIENT_GRACE;
+
+/// So many times as long as a quiet fabric waits, one that is not quiet waits, from when a deadline was first seen: a guest's core
+/// may have been away for that long while others went on.
+pub const STARVED: u32 = 4;
 
 /// Who is waiting, and since when nothing happened.
 #[derive(Debug, Default)]
@@ -112,6 +121,8 @@ impl Quiet {
         let mut fired = None;
         // What had happened when a deadline was found to be far off, how far, and for how long nothing has happened since.
         let mut far: Option<(u64, Duration, Duration)> = None;
+        let mut standing = Standing::default();
+        let mut looked = Instant::now();
         while !*stop {
             if !self.is_armed.load(Ordering::Relaxed) {
                 self.wake.wait(&mut stop);
@@ -126,7 +137,15 @@ impl Quiet {
                 None => self.grace(),
             };
             self.wake.wait_for(&mut stop, grace);
-            if *stop || shell.acts() != before {
+            if *stop {
+                continue;
+            }
+            let since = looked.elapsed();
+            if since >= self.grace() * STARVED {
+                looked = Instant::now();
+                parking_lot::MutexGuard::unlocked(&mut stop, || self.feed(shell, &mut standing, since));
+            }
+            if shell.acts() != before {
                 continue;
             }
             let waited = far.map_or(Duration::ZERO, |(.., waited)| waited) + grace;
@@ -136,6 +155,17 @@ impl Quiet {
                 Err(wall) => far = Some((before, wall, waited)),
             }
         }
+    }
+
+    /// Has deadlines fire that have stood still since the look before, which was so long ago.
+    fn feed(&self, shell: &Shell, standing: &mut Standing, since: Duration) {
+        let mut world = shell.world();
+        if world.pass_by(standing, since) {
+            in_turns(&mut world, World::go_on);
+            shell.go_on_loading(&mut world);
+            world.show();
+        }
+        self.touch(world.acts(), world.is_waiting() || world.common.ethernet.is_holding());
     }
 
     /// Lets model time pass, after so long of wall time. What has happened by then.

@@ -4,6 +4,7 @@
 //! into the receiver's memory, and then looks for what that made possible. Nothing is handed to another thread.
 
 pub mod cluster;
+pub mod deadlines;
 pub mod hand_over;
 mod ledgers;
 mod lockstep;
@@ -11,7 +12,6 @@ mod short;
 mod stations;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use niclab_model::fabric::ethernet::Concern;
 use niclab_model::nic::fault_injector::FaultInjector;
@@ -725,54 +725,6 @@ impl World<'_> {
             Some(card) => std::mem::replace(&mut card.memory, memory),
             None => memory,
         }
-    }
-
-    /// Whether anything waits for model time to pass.
-    pub fn is_waiting(&self) -> bool {
-        if self.is_in_lockstep() {
-            // Model time passes as its programs have it.
-            return false;
-        }
-        self.common.network.is_moving()
-            || self.common.network.is_holding()
-            || self.nodes.cards().any(|(_, card)| card.nic.poll_timeout().is_some())
-    }
-
-    /// How far off the earliest deadline is, where nothing is under way.
-    pub fn far_deadline(&self) -> Option<Duration> {
-        if self.common.network.is_moving()
-            || self.common.network.is_holding()
-            || self.common.ethernet.is_holding()
-        {
-            return None;
-        }
-        let deadline = self.nodes.cards().filter_map(|(_, card)| card.nic.poll_timeout()).min()?;
-        Some(Duration::from_nanos(deadline.since(self.model_time()).as_ps() / 1_000))
-    }
-
-    /// The fabric was quiet: lets frames arrive that were held back, or else fires the earliest deadline of all models.
-    /// Nothing is in flight, so that nothing can precede it.
-    pub fn pass_time(&mut self) {
-        self.common.turn = Turn::WHOLE;
-        if !self.common.network.is_moving() && !self.common.network.release_all() {
-            let deadlines =
-                self.nodes.cards().filter_map(|(node, card)| Some((card.nic.poll_timeout()?, node)));
-            let Some((deadline, node)) = deadlines.min() else { return };
-            return self.expire(node, deadline);
-        }
-        self.settle(0);
-        self.serve_stalled();
-    }
-
-    /// A deadline of a card has come, though nobody knows whether others got that far.
-    pub(super) fn expire(&mut self, node: usize, deadline: Time) {
-        self.common.turn = Turn::WHOLE;
-        if let Some((card, bus)) = self.node(node) {
-            card.expire(deadline, bus);
-        }
-        self.carry_out(node);
-        self.settle(0);
-        self.serve_stalled();
     }
 }
 

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests fail by panicking")]
 
 mod common;
+mod deadlines;
 mod descriptors;
 mod device_faults;
 mod ethernet;
