@@ -13,6 +13,9 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, 
 /// Between two looks for an interface that has still to appear. A restored guest waits for it, so it is short.
 const INTERVAL: Duration = Duration::from_millis(5);
 
+/// The same for one that has let others wait in vain, and may never come.
+const LATE_INTERVAL: Duration = Duration::from_millis(200);
+
 /// An interface of the system's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
@@ -39,6 +42,45 @@ pub fn wait_for_interface(
         }
         thread::sleep(INTERVAL);
     }
+}
+
+/// Does what is to be done with an interface: before this returns where it comes within `patience`, else whenever it comes, for a host
+/// that others use can keep a guest's kernel busy with a device for as long as it likes. `whose` address it is, for those who read the
+/// console.
+///
+/// # Errors
+/// What could not be done; that no such interface comes.
+pub fn with_interface(
+    sys: PathBuf,
+    mac: &str,
+    whose: &str,
+    patience: Duration,
+    is_coming_no_more: impl Fn() -> bool + Send + 'static,
+    act: impl FnOnce(&Interface) -> io::Result<()> + Send + 'static,
+) -> io::Result<()> {
+    if let Some(interface) = wait_for_interface(&sys, mac, Instant::now() + patience, &is_coming_no_more) {
+        return act(&interface);
+    }
+    let missing = format!("no network interface has {whose} address {mac}");
+    if is_coming_no_more() {
+        return Err(io::Error::new(io::ErrorKind::NotFound, missing));
+    }
+    eprintln!("niclab-agent: {missing} yet: it is set up when there is one");
+    let mac = mac.to_owned();
+    let late = move || {
+        let found = loop {
+            let is_last = is_coming_no_more();
+            match find_interface(&sys, &mac) {
+                None if !is_last => thread::sleep(LATE_INTERVAL),
+                found => break found,
+            }
+        };
+        let missing = || Err(io::Error::new(io::ErrorKind::NotFound, missing));
+        if let Err(error) = found.map_or_else(missing, |interface| act(&interface)) {
+            eprintln!("niclab-agent: cannot set up a late network interface: {error}");
+        }
+    };
+    thread::Builder::new().name("interface".to_owned()).spawn(late).map(drop)
 }
 
 /// Has an interface that shares its network with another of the same system speak for its own address alone, and only when it is
@@ -73,10 +115,10 @@ pub fn parse_address(text: &str) -> Option<(Ipv4Addr, u8)> {
     Some((address.parse().ok()?, prefix.parse().ok().filter(|prefix| *prefix <= 32)?))
 }
 
-/// Switches the interface on and gives it the address, as `ip link set up` and `ip addr replace` do. An emulated guest
-/// takes longer to start these programs than to do everything else that makes it a node.
+/// Gives the interface the address and switches it on, as `ip addr replace` and `ip link set up` do: who sees that it is on can use
+/// the address. An emulated guest takes longer to start these programs than to do everything else that makes it a node.
 pub fn set_up(index: u32, address: Ipv4Addr, prefix: u8) -> io::Result<()> {
-    tell_kernel(&[link_up(index), new_address(index, address, prefix)])
+    tell_kernel(&[new_address(index, address, prefix), link_up(index)])
 }
 
 /// Returns when the kernel is done with registering the interface. It shows in `/sys` before it has all of its settings in `/proc`;
@@ -191,6 +233,23 @@ mod tests {
             let expected = Interface { index: 7, name: "eth1".into() };
             assert_eq!(waiting.join().unwrap(), Some(expected));
         });
+    }
+
+    #[test]
+    fn an_interface_that_comes_late_is_set_up_all_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mac, (tell, told)) = ("52:54:00:4e:4c:01", std::sync::mpsc::channel());
+        let act = move |interface: &Interface| tell.send(interface.index).map_err(io::Error::other);
+        let sys = folder.path().to_owned();
+        with_interface(sys.clone(), mac, "the node's", Duration::ZERO, || true, act.clone()).unwrap_err();
+        with_interface(sys.clone(), mac, "the node's", Duration::ZERO, || false, act).unwrap();
+        assert!(told.try_recv().is_err(), "there is none");
+        let interface = sys.join("class/net/eth0");
+        fs::create_dir_all(&interface).unwrap();
+        fs::write(interface.join("ifindex"), "7\n").unwrap();
+        // Last: by this it is found.
+        fs::write(interface.join("address"), format!("{mac}\n")).unwrap();
+        assert_eq!(told.recv_timeout(Duration::from_secs(60)), Ok(7));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::{
     net::Ipv4Addr,
     path::Path,
     process::{Command, Stdio},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use niclab_agent::{Identity, Join, Refusal};
@@ -17,7 +17,8 @@ use rustix::{
     time::{ClockId, Timespec, clock_settime},
 };
 
-use crate::{network, random};
+use crate::network::{self, Interface};
+use crate::random;
 
 /// Where the system keeps what holds until it starts again. The guest's init makes this folder.
 const STATE: &str = "run/niclab";
@@ -34,7 +35,7 @@ const SCRIPT: &str = "/usr/lib/niclab/node";
 /// The one program for which there is something to do in [`SCRIPT`].
 const SSH_DAEMON: &str = "/usr/sbin/sshd";
 
-/// How long the network interface may take to appear. It takes no time, or does not come.
+/// How long all else waits for a network interface, which takes no time where the machine is not busy with others.
 const INTERFACE_PATIENCE: Duration = Duration::from_secs(20);
 
 /// The 9p tag under which QEMU offers the host's folder, and how it is mounted. `cache=mmap` lets programs be started from it.
@@ -147,10 +148,8 @@ fn write_files(root: &Path, node: &Node, hosts: &str, machine_id: &str) -> io::R
 fn set_up_network(node: &Node) -> io::Result<()> {
     let Some((ip, prefix)) = address_in(node, "NICLAB_ADDRESS")? else { return Ok(()) };
     let mac = node.get("NICLAB_MAC").unwrap_or_default();
-    let deadline = Instant::now() + INTERFACE_PATIENCE;
-    let interface = network::wait_for_interface(Path::new("/sys"), mac, deadline, || false)
-        .ok_or_else(|| wrong(format!("no network interface has the address {mac}, for {ip}")))?;
-    network::set_up(interface.index, ip, prefix)
+    let set_up = move |interface: &Interface| network::set_up(interface.index, ip, prefix);
+    network::with_interface("/sys".into(), mac, "the node's", INTERFACE_PATIENCE, || false, set_up)
 }
 
 /// The same for a card that carries other protocols by an interface of its own, which its driver registers before it publishes
@@ -158,16 +157,18 @@ fn set_up_network(node: &Node) -> io::Result<()> {
 fn set_up_nic_network(root: &Path, node: &Node) -> io::Result<()> {
     let Some((ip, prefix)) = address_in(node, "NICLAB_NIC_ADDRESS")? else { return Ok(()) };
     let mac = node.get("NICLAB_NIC_MAC").unwrap_or_default();
-    let is_published = || {
-        let mut cards = fs::read_dir(root.join("sys/class/niclab")).into_iter().flatten();
+    let (cards, proc) = (root.join("sys/class/niclab"), root.join("proc"));
+    let is_published = move || {
+        let mut cards = fs::read_dir(&cards).into_iter().flatten();
         cards.next().is_some()
     };
-    let deadline = Instant::now() + INTERFACE_PATIENCE;
-    let interface = network::wait_for_interface(&root.join("sys"), mac, deadline, is_published)
-        .ok_or_else(|| wrong(format!("no network interface has the card's address {mac}, for {ip}")))?;
-    network::wait_until_registered(interface.index)?;
-    network::keep_to_itself(&root.join("proc"), &interface.name)?;
-    network::set_up(interface.index, ip, prefix)
+    let set_up = move |interface: &Interface| {
+        network::wait_until_registered(interface.index)?;
+        network::keep_to_itself(&proc, &interface.name)?;
+        network::set_up(interface.index, ip, prefix)
+    };
+    let sys = root.join("sys");
+    network::with_interface(sys, mac, "the card's", INTERFACE_PATIENCE, is_published, set_up)
 }
 
 fn wrong(text: String) -> io::Error {
