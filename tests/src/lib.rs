@@ -3,8 +3,10 @@
 //! Nothing here knows how `niclab` works inside. A test is a command line, an exit code, and what was printed.
 
 use std::ffi::OsStr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 use std::{env, fs};
 
@@ -200,6 +202,50 @@ pub fn build_c_examples(niclab: &Niclab) {
         .output()
         .expect("make");
     assert!(make.status.success(), "{}", String::from_utf8_lossy(&make.stderr));
+}
+
+/// The kernel driver's test program, statically linked; built once.
+static SELFTEST: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../guest-driver/kernel/selftest");
+    let header = Path::new(env!("CARGO_MANIFEST_DIR")).join("../device/abi/include");
+    let files = fs::read_dir(&sources)
+        .expect("the test program's sources")
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "c"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let built = Command::new("cc")
+        .args([
+            "-O2",
+            "-std=gnu11",
+            "-D_GNU_SOURCE",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-pthread",
+            "-static",
+            "-I",
+        ])
+        .arg(header)
+        .args(files)
+        .args(["-o", SELFTEST_NAME])
+        .current_dir(folder.path())
+        .output()
+        .expect("cc starts");
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    fs::read(folder.path().join(SELFTEST_NAME)).expect("the program")
+});
+
+const SELFTEST_NAME: &str = "niclab-selftest";
+
+/// Puts the kernel driver's test program, `niclab-selftest`, into the folder that guests see.
+///
+/// # Panics
+/// When it cannot be built.
+pub fn put_selftest(niclab: &Niclab) {
+    let path = niclab.folder().join(SELFTEST_NAME);
+    fs::write(&path, &*SELFTEST).expect("the program's place");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a program");
 }
 
 /// Builds an example of the Rust library into the folder that guests see.

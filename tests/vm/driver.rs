@@ -1,54 +1,8 @@
 //! The kernel driver in a real guest: its own test program, and what a guest does to its modules.
 
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
-use std::process::Command;
-use std::sync::LazyLock;
-
-use niclab_tests::{Niclab, eventually};
+use niclab_tests::{Niclab, eventually, put_selftest};
 
 use crate::template::IS_RESTORED;
-
-/// The driver's test program, statically linked; built once.
-static SELFTEST: LazyLock<Vec<u8>> = LazyLock::new(|| {
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../guest-driver/kernel/selftest");
-    let header = Path::new(env!("CARGO_MANIFEST_DIR")).join("../device/abi/include");
-    let files = std::fs::read_dir(&sources)
-        .expect("the test program's sources")
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "c"));
-    let folder = tempfile::tempdir().expect("a folder");
-    let built = Command::new("cc")
-        .args([
-            "-O2",
-            "-std=gnu11",
-            "-D_GNU_SOURCE",
-            "-Wall",
-            "-Wextra",
-            "-Werror",
-            "-pthread",
-            "-static",
-            "-I",
-        ])
-        .arg(header)
-        .args(files)
-        .args(["-o", SELFTEST_NAME])
-        .current_dir(folder.path())
-        .output()
-        .expect("cc starts");
-    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    std::fs::read(folder.path().join(SELFTEST_NAME)).expect("the program")
-});
-
-const SELFTEST_NAME: &str = "niclab-selftest";
-
-/// Puts the driver's test program into the folder that the guests see.
-pub(crate) fn put_selftest(niclab: &Niclab) {
-    let path = niclab.folder().join(SELFTEST_NAME);
-    std::fs::write(&path, &*SELFTEST).expect("the program's place");
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("a program");
-}
 
 #[test]
 fn the_drivers_own_tests_pass() {

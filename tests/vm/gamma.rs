@@ -1,8 +1,6 @@
 //! GAMMA cards in real guests: what `niclab run` shows, exact counts, ports that are kept apart, and an owner that is killed.
 
-use niclab_tests::{Niclab, Outcome, eventually};
-
-use crate::driver::put_selftest;
+use niclab_tests::{Niclab, Outcome, eventually, put_selftest};
 
 /// A counter of a node's card or of its driver, below `/sys/class/niclab/niclab0`.
 fn count(niclab: &Niclab, node: &str, path: &str) -> u64 {

@@ -1,8 +1,7 @@
 //! The kernel driver of the Match NIC in a real guest: registered memory, firmware, and all the ways they end.
 
-use niclab_tests::{Niclab, eventually};
+use niclab_tests::{Niclab, eventually, put_selftest};
 
-use crate::driver::put_selftest;
 use crate::template::IS_RESTORED;
 
 /// A cluster file of Match NICs, beside the driver's test program.

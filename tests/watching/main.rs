@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use niclab_spec::NicModel;
-use niclab_tests::{Niclab, Outcome};
+use niclab_tests::{Niclab, Outcome, put_selftest};
 use serde_json::Value;
 
 /// Each fault of the planted driver, and the kind of finding that it is.
@@ -81,6 +81,19 @@ fn messages_over_niclabs_own_driver_are_quiet_whatever_the_card() {
         let (outcome, nodes) = run(&niclab, &["--nic", model], &["niclab-perf", "demo", "--json"]);
         assert_eq!(nodes.len(), 2, "{model}");
         assert_quiet(&outcome, &nodes);
+    }
+}
+
+#[test]
+fn the_drivers_own_tests_pass_and_are_quiet_whatever_the_card() {
+    for model in NicModel::names() {
+        let niclab = Niclab::new();
+        put_selftest(&niclab);
+        let (outcome, nodes) = run(&niclab, &["--nic", model, "--nodes", "1"], &["./niclab-selftest"]);
+        let passed = outcome.stdout.matches("| ok ").count();
+        assert!(passed > 20 && !outcome.stdout.contains("| not ok "), "{model}: {passed} passed\n{outcome}");
+        assert_quiet(&outcome, &nodes);
+        println!("{model}: {passed} passed");
     }
 }
 

@@ -2,11 +2,11 @@
 
 use crate::common::{lab, lab_with, pair, stream, until, violations};
 use niclab_abi::bar::{CODE_INTERRUPT, CODE_NOTIFY, WINDOW_COMPLETER, WINDOW_OF_MODEL, WINDOW_REQUESTER};
-use niclab_abi::control::OP_PING;
+use niclab_abi::control::{OP_PING, STATUS_BAD_VALUE, STATUS_NO_SPACE};
 use niclab_abi::event::{CAUSE_ARMED, CAUSE_MESSAGE, Event};
-use niclab_device::frontend::GuestPort;
+use niclab_device::frontend::{FrontendError, GuestPort};
 use niclab_device::lab::Lab;
-use niclab_spec::WaitPolicy;
+use niclab_spec::{NicConfig, NicModel, WaitPolicy};
 use std::sync::atomic::Ordering;
 
 #[test]
@@ -166,4 +166,26 @@ fn set_faults(lab: &Lab, faults: niclab_spec::Faults) {
         niclab_spec::monitor::Request::SetFaults { node: lab.config().nodes[1].name.clone(), faults };
     let answer = niclab_device::monitor::answer(lab.daemon().shell(), &request);
     assert_eq!(answer, niclab_spec::monitor::Answer::Done);
+}
+
+#[test]
+fn no_more_is_promised_to_senders_than_the_queue_has() {
+    for model in ["ultra", "mailbox"] {
+        let model = NicModel::named(model).unwrap();
+        let lab = lab_with(2, |config| config.nodes[0].nic = NicConfig::of(model));
+        let guest = lab.guest(0).unwrap();
+        let port = GuestPort::open(&guest, 64).unwrap();
+        let refusal = |node_port, credits| match port.authorize(1, node_port, credits) {
+            Err(FrontendError::Refused { status, .. }) => Some(status),
+            Err(error) => panic!("{error}"),
+            Ok(()) => None,
+        };
+        assert_eq!(refusal(0, 0), Some(STATUS_BAD_VALUE));
+        assert_eq!(refusal(0, 65), Some(STATUS_NO_SPACE));
+        assert_eq!(refusal(0, 64), None);
+        assert_eq!(refusal(1, 1), Some(STATUS_NO_SPACE));
+        // The same sender again: its credits alone change.
+        assert_eq!(refusal(0, 63), None);
+        assert_eq!(refusal(1, 1), None);
+    }
 }

@@ -59,8 +59,9 @@ struct Port {
     page: RequesterPage,
     queue: ReceiveQueue,
     target: Option<Address>,
-    /// Who may send to it.
-    partners: Vec<Address>,
+    /// Who may send to it, and how many slices are set aside for each. No letter is counted against these: a sender has one under
+    /// way. But programs rely on it that not more is promised than there is.
+    partners: Vec<(Address, u32)>,
     under_way: Option<Letter>,
     /// When the letter before was acknowledged: none leaves earlier.
     free_at: Time,
@@ -208,7 +209,7 @@ impl Mailbox {
             effects.counters.not_taken += 1;
             return;
         };
-        if !port.partners.contains(&header.source) {
+        if !port.partners.iter().any(|(partner, _)| *partner == header.source) {
             effects.counters.unauthorized += 1;
             return;
         }
@@ -273,13 +274,20 @@ impl Mailbox {
         let index = self.open_index(entry.port)?;
         let remote = self.remote(entry.node, entry.node_port)?;
         let Some(port) = &mut self.ports[index] else { return Err(ControlError::BadPort) };
-        if port.partners.contains(&remote) {
-            return Ok(());
+        if entry.credits == 0 {
+            return Err(ControlError::BadValue);
         }
-        if port.partners.len() >= MAX_PARTNERS {
+        let place = port.partners.iter().position(|(partner, _)| *partner == remote);
+        let others = port.partners.iter().filter(|(partner, _)| *partner != remote);
+        let set_aside: u64 = others.map(|(_, credits)| u64::from(*credits)).sum();
+        let is_full = place.is_none() && port.partners.len() >= MAX_PARTNERS;
+        if is_full || set_aside + u64::from(entry.credits) > port.queue.slices() {
             return Err(ControlError::NoSpace);
         }
-        port.partners.push(remote);
+        match place.and_then(|place| port.partners.get_mut(place)) {
+            Some((_, credits)) => *credits = entry.credits,
+            None => port.partners.push((remote, entry.credits)),
+        }
         Ok(())
     }
 
@@ -289,7 +297,7 @@ impl Mailbox {
         let Some(port) = self.ports[index].as_mut().filter(|_| entry.reserved == 0) else {
             return Err(ControlError::BadValue);
         };
-        let place = port.partners.iter().position(|partner| *partner == remote);
+        let place = port.partners.iter().position(|(partner, _)| *partner == remote);
         port.partners.swap_remove(place.ok_or(ControlError::NotFound)?);
         Ok(())
     }
