@@ -88,6 +88,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "niclab-sim",
             "niclab-workloads",
             "niclab-spec",
+            "niclab-tools",
             "niclab-user",
             "niclab-agent",
             "niclab-images",
