@@ -25,22 +25,35 @@ pub struct Interface {
     pub name: String,
 }
 
-/// The interface with this Ethernet address, which may still have to appear, unless it is known that none `is_coming_no_more`.
-/// `sys` is `/sys`.
+/// What became of waiting for an interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Awaited {
+    /// It is there.
+    Found(Interface),
+    /// It is not there, and none comes.
+    Never,
+    /// It is not there yet.
+    NotYet,
+}
+
+/// Waits for the interface with this Ethernet address, until then, or as long as it takes. `is_coming_no_more` says when it is known
+/// that none comes which is not there. `sys` is `/sys`.
 pub fn wait_for_interface(
     sys: &Path,
     mac: &str,
-    deadline: Instant,
+    until: Option<Instant>,
     is_coming_no_more: impl Fn() -> bool,
-) -> Option<Interface> {
+) -> Awaited {
     loop {
         // In this order: what was known before the look holds for what the look did not find.
-        let is_last = is_coming_no_more() || Instant::now() >= deadline;
-        let found = find_interface(sys, mac);
-        if found.is_some() || is_last {
-            return found;
+        let is_last = is_coming_no_more();
+        let is_late = until.is_some_and(|until| Instant::now() >= until);
+        match find_interface(sys, mac) {
+            Some(interface) => return Awaited::Found(interface),
+            None if is_last => return Awaited::Never,
+            None if is_late => return Awaited::NotYet,
+            None => thread::sleep(if until.is_some() { INTERVAL } else { LATE_INTERVAL }),
         }
-        thread::sleep(INTERVAL);
     }
 }
 
@@ -58,25 +71,19 @@ pub fn with_interface(
     is_coming_no_more: impl Fn() -> bool + Send + 'static,
     act: impl FnOnce(&Interface) -> io::Result<()> + Send + 'static,
 ) -> io::Result<()> {
-    if let Some(interface) = wait_for_interface(&sys, mac, Instant::now() + patience, &is_coming_no_more) {
-        return act(&interface);
-    }
     let missing = format!("no network interface has {whose} address {mac}");
-    if is_coming_no_more() {
-        return Err(io::Error::new(io::ErrorKind::NotFound, missing));
+    match wait_for_interface(&sys, mac, Some(Instant::now() + patience), &is_coming_no_more) {
+        Awaited::Found(interface) => return act(&interface),
+        Awaited::Never => return Err(io::Error::new(io::ErrorKind::NotFound, missing)),
+        Awaited::NotYet => eprintln!("niclab-agent: {missing} yet: it is set up when there is one"),
     }
-    eprintln!("niclab-agent: {missing} yet: it is set up when there is one");
     let mac = mac.to_owned();
     let late = move || {
-        let found = loop {
-            let is_last = is_coming_no_more();
-            match find_interface(&sys, &mac) {
-                None if !is_last => thread::sleep(LATE_INTERVAL),
-                found => break found,
-            }
+        let done = match wait_for_interface(&sys, &mac, None, is_coming_no_more) {
+            Awaited::Found(interface) => act(&interface),
+            Awaited::Never | Awaited::NotYet => Err(io::Error::new(io::ErrorKind::NotFound, missing)),
         };
-        let missing = || Err(io::Error::new(io::ErrorKind::NotFound, missing));
-        if let Err(error) = found.map_or_else(missing, |interface| act(&interface)) {
+        if let Err(error) = done {
             eprintln!("niclab-agent: cannot set up a late network interface: {error}");
         }
     };
@@ -222,16 +229,17 @@ mod tests {
         add("lo", "00:00:00:00:00:00", "1");
         add("eth0", "52:54:00:4e:4c:02", "2");
         add("tunnel", "", "3");
-        let deadline = Instant::now() + Duration::from_secs(30);
-        assert_eq!(wait_for_interface(sys, mac, Instant::now(), || false), None);
-        assert_eq!(wait_for_interface(sys, "", Instant::now(), || false), None);
-        assert_eq!(wait_for_interface(sys, mac, deadline, || true), None, "none is coming");
-        assert!(Instant::now() < deadline, "and none was waited for");
+        let until = Some(Instant::now() + Duration::from_secs(30));
+        let now = || Some(Instant::now());
+        assert_eq!(wait_for_interface(sys, mac, now(), || false), Awaited::NotYet);
+        assert_eq!(wait_for_interface(sys, "", now(), || false), Awaited::NotYet);
+        assert_eq!(wait_for_interface(sys, mac, until, || true), Awaited::Never);
+        assert!(now() < until, "and none was waited for");
         thread::scope(|scope| {
-            let waiting = scope.spawn(move || wait_for_interface(sys, mac, deadline, || false));
+            let waiting = scope.spawn(move || wait_for_interface(sys, mac, until, || false));
             add("eth1", mac, "7");
             let expected = Interface { index: 7, name: "eth1".into() };
-            assert_eq!(waiting.join().unwrap(), Some(expected));
+            assert_eq!(waiting.join().unwrap(), Awaited::Found(expected));
         });
     }
 
@@ -241,7 +249,9 @@ mod tests {
         let (mac, (tell, told)) = ("52:54:00:4e:4c:01", std::sync::mpsc::channel());
         let act = move |interface: &Interface| tell.send(interface.index).map_err(io::Error::other);
         let sys = folder.path().to_owned();
-        with_interface(sys.clone(), mac, "the node's", Duration::ZERO, || true, act.clone()).unwrap_err();
+        let never = with_interface(sys.clone(), mac, "the node's", Duration::ZERO, || true, act.clone());
+        let text = never.map_err(|error| error.to_string());
+        assert_eq!(text, Err(format!("no network interface has the node's address {mac}")));
         with_interface(sys.clone(), mac, "the node's", Duration::ZERO, || false, act).unwrap();
         assert!(told.try_recv().is_err(), "there is none");
         let interface = sys.join("class/net/eth0");

@@ -165,7 +165,7 @@ pub struct Ethernet {
     /// Counts and clocks, by node.
     pub states: Vec<PortState>,
     held: Vec<Held>,
-    /// Frames were held back when [`Ethernet::is_standing`] looked last.
+    /// Frames were held back when [`Ethernet::still_holds`] was asked last.
     was_holding: bool,
     deliveries: Deliveries,
     latest_sent: Time,
@@ -212,8 +212,8 @@ impl Ethernet {
         !self.held.is_empty()
     }
 
-    /// Whether it did so when this was asked last, too, and still does.
-    pub fn is_standing(&mut self) -> bool {
+    /// Whether a fault held frames back when this was asked last, and does so now.
+    pub fn still_holds(&mut self) -> bool {
         let is_holding = self.is_holding();
         std::mem::replace(&mut self.was_holding, is_holding) && is_holding
     }

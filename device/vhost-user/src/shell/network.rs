@@ -66,7 +66,7 @@ pub struct Network {
     in_flight: InOrder<InFlight>,
     /// Held back by a fault until another frame overtook it, or until the fabric is quiet.
     held: Vec<InFlight>,
-    /// What was under way in all when [`Network::release_standing`] looked last.
+    /// The order of the latest frame when [`Network::release_standing`] was called last.
     seen: u64,
     order: u64,
     /// Whether the data of any frame under way is lent.
@@ -512,8 +512,8 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn the_double_of_a_late_frame_is_not_late() {
+    /// A network whose second node's link does this to every frame, and its ports.
+    fn with_faults(faults: &niclab_spec::Faults) -> (Network, Vec<Port>) {
         let fabric = Fabric::new(&FabricConfig {
             links: vec![LinkConfig::ethernet(1_000_000_000); 2],
             forwarding: Forwarding::CutThrough,
@@ -522,10 +522,34 @@ mod tests {
         });
         let (mut ports, switching) = fabric.unwrap().into_parts();
         let mut network = Network::new(switching, 2);
-        let faults = niclab_spec::Faults { duplicate: 1.0, reorder: 1.0, ..niclab_spec::Faults::default() };
-        network.set_faults(1, &faults, &mut ports[1]);
+        network.set_faults(1, faults, &mut ports[1]);
+        (network, ports)
+    }
+
+    fn send(network: &mut Network, ports: &mut Vec<Port>) {
         let frame = SharedFrame::from(&[0xff; 64][..]);
-        assert!(network.send(&mut ports, Time::ZERO.into(), 0, &frame, None, Concern::Card).is_none());
+        assert!(network.send(ports, Time::ZERO.into(), 0, &frame, None, Concern::Card).is_none());
+    }
+
+    #[test]
+    fn frames_that_were_held_back_at_the_look_before_arrive_and_no_others() {
+        let faults = niclab_spec::Faults { reorder: 1.0, ..niclab_spec::Faults::default() };
+        let (mut network, mut ports) = with_faults(&faults);
+        send(&mut network, &mut ports);
+        assert!(!network.release_standing() && !network.is_moving(), "seen for the first time");
+        send(&mut network, &mut ports);
+        assert!(network.release_standing());
+        assert_eq!((network.held.len(), network.in_flight.len()), (1, 1));
+        assert!(network.release_standing());
+        assert_eq!((network.held.len(), network.in_flight.len()), (0, 2));
+        assert!(!network.release_standing());
+    }
+
+    #[test]
+    fn the_double_of_a_late_frame_is_not_late() {
+        let faults = niclab_spec::Faults { duplicate: 1.0, reorder: 1.0, ..niclab_spec::Faults::default() };
+        let (mut network, mut ports) = with_faults(&faults);
+        send(&mut network, &mut ports);
         let double = network.in_flight.pop().expect("the double is under way");
         assert_eq!((network.held.len(), network.in_flight.len()), (1, 0));
         assert!(network.held[0].at > double.at);

@@ -76,12 +76,13 @@ impl World<'_> {
     /// Frames that faults have held back since the look before arrive. Whether there were any.
     fn release_standing(&mut self) -> bool {
         let any = self.common.network.release_standing();
-        if any {
+        // What is under way already may take deadlines back.
+        if self.common.network.is_moving() {
             self.common.turn = Turn::WHOLE;
             self.settle(0);
             self.serve_stalled();
         }
-        self.common.ethernet.is_standing() && self.release_held() || any
+        self.common.ethernet.still_holds() && self.release_held() || any
     }
 
     /// The fabric was quiet: lets frames arrive that were held back, or else fires the earliest deadline of all models.
