@@ -1,14 +1,16 @@
 //! What waits for model time to pass, while others do something all the time.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use niclab_device::frontend::GuestPort;
 use niclab_device::lab::Lab;
 use niclab_device::monitor::answer;
+use niclab_device::shell::world::World;
+use niclab_device::shell::world::deadlines::Standing;
 use niclab_spec::monitor::{Answer, Request};
 use niclab_spec::{Faults, NicConfig, NicModel};
 
-use crate::common::{PATIENCE, lab_with, pair, until};
+use crate::common::{PATIENCE, frame, lab_with, pair, until};
 
 const SLICES: u32 = 64;
 
@@ -64,13 +66,43 @@ fn a_letter_that_found_nobody_is_repeated_whatever_others_do() {
     arrives_amid_others(&lab, &mut receiver);
 }
 
+/// What `act` has sent is held back by a fault at the first look, and arrives at the second, without another frame and without quiet.
+fn arrives_at_the_second_look(
+    lab: &Lab,
+    act: impl FnOnce(&mut World<'_>),
+    mut arrived: impl FnMut() -> bool,
+) {
+    const BETWEEN: Duration = Duration::from_secs(1);
+    // Held all the while, so that no thread of the daemon does anything.
+    let mut world = lab.daemon().shell().world();
+    let mut standing = Standing::default();
+    act(&mut world);
+    assert!(!world.pass_by(&mut standing, BETWEEN) && !arrived(), "it is seen for the first time");
+    assert!(world.pass_by(&mut standing, BETWEEN) && arrived());
+    assert!(!world.pass_by(&mut standing, BETWEEN));
+}
+
 #[test]
-fn a_frame_that_a_fault_holds_back_arrives_whatever_others_do() {
+fn messages_that_a_fault_holds_back_arrive_though_nothing_is_quiet() {
     let lab = lab("ultra");
     let guests = [lab.guest(0).unwrap(), lab.guest(1).unwrap()];
     let [mut sender, mut receiver] = pair([&guests[0], &guests[1]]);
-    set_faults(&lab, "node0", Faults { reorder: 1.0, ..Faults::default() });
-    assert!(sender.try_launch(&[42], [1, 2], 0));
-    sender.announce();
-    arrives_amid_others(&lab, &mut receiver);
+    set_faults(&lab, "node1", Faults { reorder: 1.0, ..Faults::default() });
+    let launch = |world: &mut World<'_>| {
+        assert!(sender.try_launch(&[42], [1, 2], 0));
+        assert_eq!(world.serve_pages(0).work, 1);
+    };
+    arrives_at_the_second_look(&lab, launch, || receiver.try_receive().is_some());
+}
+
+#[test]
+fn ethernet_frames_that_a_fault_holds_back_arrive_though_nothing_is_quiet() {
+    let lab = lab("ultra");
+    let (mut from, mut to) = (lab.ethernet(0, 0).unwrap(), lab.ethernet(1, 0).unwrap());
+    set_faults(&lab, "node1", Faults { reorder: 1.0, ..Faults::default() });
+    let send = |world: &mut World<'_>| {
+        assert!(from.send(&frame(lab.mac(0), lab.mac(1), 60)).unwrap());
+        assert!(!world.transmit(0));
+    };
+    arrives_at_the_second_look(&lab, send, || to.receive(Duration::ZERO).is_ok());
 }
