@@ -345,6 +345,9 @@ fn each_frame_that_a_link_loses_is_raised_once() {
     let said = receiver.stdout.lines().find(|line| line.contains("out of order")).expect("what came");
     let [_, came, sent, lost, raised, disorder] = numbers(said)[..] else { panic!("{said}") };
     assert_eq!((came + lost, disorder), (sent, 0), "{sender}\n{receiver}");
+    // Node 1 was there from the first message on, and the link was sound at the last.
+    let launched = sender.stdout.lines().find(|line| line.contains("messages sent")).expect("what was sent");
+    assert_eq!(numbers(launched)[1], sent, "{sender}\n{receiver}");
     assert!(raised > 30 && lost >= raised, "{said}");
     // Of the card's counts: frames that left, and those that came sound.
     let counted = |node, name: &str| count(&niclab, node, name);

@@ -25,7 +25,7 @@
 #define PAUSE_US 300
 #define TIMEOUT_US (30 * 1000 * 1000)
 
-static uint64_t messages, last, disorder;
+static uint64_t messages, first, last, disorder, raised, lost;
 static int64_t limit_us = TIMEOUT_US;
 
 static void check(int result, const char *what)
@@ -42,6 +42,9 @@ static void on_message(const gamma_message *message, void *user)
 
 	(void)user;
 	memcpy(&number, message->data, message->bytes < sizeof(number) ? message->bytes : sizeof(number));
+	/* How many there were for which nobody was here is known to nobody; what was raised before the first was sent before it. */
+	if (!messages)
+		first = number - lost;
 	disorder += number <= last;
 	last = number;
 	messages++;
@@ -83,7 +86,7 @@ static int is_told(void)
 }
 
 /* Looks for messages for a while, and counts what was raised instead of some. Returns whether there was anything. */
-static int look(gamma_port *port, int64_t wait_us, uint64_t *raised, uint64_t *lost)
+static int look(gamma_port *port, int64_t wait_us)
 {
 	int result = gamma_poll(port, on_message, NULL, NULL, wait_us);
 
@@ -92,26 +95,23 @@ static int look(gamma_port *port, int64_t wait_us, uint64_t *raised, uint64_t *l
 	if (result != NICLAB_ERROR_REFUSED)
 		check(result, "wait for messages");
 	if (result == NICLAB_ERROR_REFUSED) {
-		*lost += lost_frames();
-		*raised += 1;
+		lost += lost_frames();
+		raised++;
 	}
 	return 1;
 }
 
 static void receive_all(gamma_port *port, uint64_t wanted)
 {
-	uint64_t before = 0, raised = 0, lost = 0, idle = 0;
+	uint64_t idle = 0;
 	int has_said = 0;
 
 	printf("node 1: ready\n");
 	fflush(stdout);
 	while (!has_said || !is_told()) {
-		idle = look(port, RETRY_US, &raised, &lost) ? 0 : idle + 1;
+		idle = look(port, RETRY_US) ? 0 : idle + 1;
 		if (idle * RETRY_US > TIMEOUT_US)
 			check(NICLAB_ERROR_TIMEOUT, "wait for messages");
-		/* Until the first message nobody knows how many there were for which nobody was here. */
-		if (messages && !has_said && !before)
-			before = last - messages - lost + 1;
 		if (messages < wanted || has_said)
 			continue;
 		printf("node 1: enough\n");
@@ -119,10 +119,10 @@ static void receive_all(gamma_port *port, uint64_t wanted)
 		has_said = 1;
 	}
 	check(gamma_send(port, 0, PORT, "stop", 4, TIMEOUT_US), "say stop");
-	while (look(port, 50 * RETRY_US, &raised, &lost))
+	while (look(port, 50 * RETRY_US))
 		;
 	printf("node 1: %llu messages came of %llu, %llu frames lost, raised %llu times, %llu out of order\n",
-	       (unsigned long long)messages, (unsigned long long)(last - before + 1), (unsigned long long)lost,
+	       (unsigned long long)messages, (unsigned long long)(last - first + 1), (unsigned long long)lost,
 	       (unsigned long long)raised, (unsigned long long)disorder);
 }
 
