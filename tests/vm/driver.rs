@@ -1,16 +1,22 @@
 //! The kernel driver in a real guest: its own test program, and what a guest does to its modules.
 
+use niclab_spec::NicModel;
 use niclab_tests::{Niclab, eventually, put_selftest};
 
 use crate::template::IS_RESTORED;
 
 #[test]
-fn the_drivers_own_tests_pass() {
-    let niclab = Niclab::new();
-    put_selftest(&niclab);
-    let outcome = niclab.run(["run", "--nodes", "1", "--", "./niclab-selftest"]).success();
-    let passed = outcome.stdout.matches("| ok ").count();
-    assert!(passed > 20 && !outcome.stdout.contains("| not ok "), "{passed} passed\n{outcome}");
+fn the_drivers_own_tests_pass_over_every_card() {
+    for model in NicModel::names() {
+        let niclab = Niclab::new();
+        put_selftest(&niclab);
+        let run = ["run", "--nic", model, "--nodes", "1", "--", "./niclab-selftest"];
+        let outcome = niclab.run(run).success();
+        // A card of descriptor rings opens no ports, which most of them do.
+        let passed = outcome.stdout.matches("| ok ").count() - outcome.stdout.matches("# SKIP").count();
+        assert!(passed > 10 && !outcome.stdout.contains("| not ok "), "{model}: {passed} passed\n{outcome}");
+        println!("{model}: {passed} passed");
+    }
 }
 
 #[test]

@@ -21,6 +21,16 @@ void tap_run(const char *name, void (*test)(void))
 	fflush(stdout);
 }
 
+static void has_no_ports(void)
+{
+	tap_skip("this card opens no ports");
+}
+
+void tap_run_with_port(const char *name, void (*test)(void))
+{
+	tap_run(name, nic_has(NICLAB_FEATURE_RINGS) ? has_no_ports : test);
+}
+
 void tap_skip(const char *format, ...)
 {
 	va_list arguments;

@@ -230,11 +230,11 @@ static void closing_wakes_a_reader(void)
 
 void tests_of_interrupts(void)
 {
-	tap_run("messages without the flag raise no interrupt", silence_raises_nothing);
-	tap_run("flagged messages interrupt one by one", flagged_messages_interrupt_one_by_one);
-	tap_run("interrupts add up until they are read", counts_add_up_until_read);
-	tap_run("an armed slice interrupts once", an_armed_slice_interrupts_once);
-	tap_run("interrupts do not reach the next owner", interrupts_do_not_reach_the_next_owner);
-	tap_run("short reads and writes are refused", short_reads_are_refused);
-	tap_run("closing a port wakes its reader", closing_wakes_a_reader);
+	tap_run_with_port("messages without the flag raise no interrupt", silence_raises_nothing);
+	tap_run_with_port("flagged messages interrupt one by one", flagged_messages_interrupt_one_by_one);
+	tap_run_with_port("interrupts add up until they are read", counts_add_up_until_read);
+	tap_run_with_port("an armed slice interrupts once", an_armed_slice_interrupts_once);
+	tap_run_with_port("interrupts do not reach the next owner", interrupts_do_not_reach_the_next_owner);
+	tap_run_with_port("short reads and writes are refused", short_reads_are_refused);
+	tap_run_with_port("closing a port wakes its reader", closing_wakes_a_reader);
 }

@@ -75,14 +75,14 @@ static void a_killed_process_leaves_nothing(void)
 	close(ready[1]);
 }
 
-static int open_and_close_for_ever(void *unused)
+static int open_and_close_for_ever(void *of)
 {
+	uint32_t port = *(uint32_t *)of;
 	int fd;
 
-	(void)unused;
 	do {
 		fd = nic_open(0);
-		nic_open_port(fd, 1, NICLAB_MIN_SLICES, NULL);
+		nic_open_port(fd, port, NICLAB_MIN_SLICES, NULL);
 	} while (!close(fd));
 	return 1;
 }
@@ -90,16 +90,17 @@ static int open_and_close_for_ever(void *unused)
 /* Killed in the midst of a request, too. */
 static void a_process_can_be_killed_at_any_point(void)
 {
+	uint32_t port = 1 % nic_info().ports;
 	int child, fd;
 
 	for (int i = 0; i < 50; i++) {
-		child = child_start(open_and_close_for_ever, NULL);
+		child = child_start(open_and_close_for_ever, &port);
 		usleep(997 * i % 20000);
 		kill(child, SIGKILL);
 		EXPECT_EQ(child_wait(child), 128 + SIGKILL);
 	}
 	fd = nic_open(0);
-	EXPECT_ERRNO(nic_open_port(fd, 1, 0, NULL), 0);
+	EXPECT_ERRNO(nic_open_port(fd, port, 0, NULL), 0);
 	close(fd);
 }
 
@@ -169,9 +170,9 @@ static void binding_again_and_again(void)
 
 void tests_of_life(void)
 {
-	tap_run("a killed process leaves nothing behind", a_killed_process_leaves_nothing);
-	tap_run("a process can be killed at any point", a_process_can_be_killed_at_any_point);
-	tap_run("unbinding the driver under open files", unbinding_under_open_files);
+	tap_run_with_port("a killed process leaves nothing behind", a_killed_process_leaves_nothing);
+	tap_run_with_port("a process can be killed at any point", a_process_can_be_killed_at_any_point);
+	tap_run_with_port("unbinding the driver under open files", unbinding_under_open_files);
 	tap_run("binding the driver again and again", binding_again_and_again);
 }
 

@@ -173,11 +173,18 @@ static void every_window_can_be_touched(void)
 
 static void neighbours_do_not_see_each_other(void)
 {
+	volatile uint64_t *mine, *theirs;
 	struct niclab_open_port opened;
-	int first = open_with_port(&opened), second = open_with_port(&opened);
-	volatile uint64_t *mine = nic_map_or_fail(first, nic_window(first, NICLAB_WINDOW_COMPLETER), PAGE, RW);
-	volatile uint64_t *theirs = nic_map_or_fail(second, nic_window(second, NICLAB_WINDOW_COMPLETER), PAGE, RW);
+	int first, second;
 
+	if (nic_info().ports < 2) {
+		tap_skip("this card has one port");
+		return;
+	}
+	first = open_with_port(&opened);
+	second = open_with_port(&opened);
+	mine = nic_map_or_fail(first, nic_window(first, NICLAB_WINDOW_COMPLETER), PAGE, RW);
+	theirs = nic_map_or_fail(second, nic_window(second, NICLAB_WINDOW_COMPLETER), PAGE, RW);
 	/* The last words of the page are spare. */
 	mine[PAGE / 8 - 1] = 0x1111;
 	theirs[PAGE / 8 - 1] = 0x2222;
@@ -258,13 +265,13 @@ void tests_of_maps(void)
 {
 	tap_run("without a port only the information page", without_a_port_only_the_information_page);
 	tap_run("the information page tells the geometry", the_information_page_tells_the_geometry);
-	tap_run("every window of the table is mapped as it says", every_window_of_the_table_is_mapped_as_it_says);
-	tap_run("nothing else is behind an offset", nothing_else_is_behind_an_offset);
-	tap_run("a mapping stays within its window", a_mapping_stays_within_its_window);
-	tap_run("read-only stays read-only", read_only_stays_read_only);
-	tap_run("no copies and no code", no_copies_and_no_code);
-	tap_run("every window can be touched", every_window_can_be_touched);
-	tap_run("neighbours do not see each other", neighbours_do_not_see_each_other);
-	tap_run("closing a port takes its mappings away", closing_takes_the_mappings_away);
-	tap_run("a child inherits the file but no mapping", a_child_inherits_the_file_but_no_mapping);
+	tap_run_with_port("every window of the table is mapped as it says", every_window_of_the_table_is_mapped_as_it_says);
+	tap_run_with_port("nothing else is behind an offset", nothing_else_is_behind_an_offset);
+	tap_run_with_port("a mapping stays within its window", a_mapping_stays_within_its_window);
+	tap_run_with_port("read-only stays read-only", read_only_stays_read_only);
+	tap_run_with_port("no copies and no code", no_copies_and_no_code);
+	tap_run_with_port("every window can be touched", every_window_can_be_touched);
+	tap_run_with_port("neighbours do not see each other", neighbours_do_not_see_each_other);
+	tap_run_with_port("closing a port takes its mappings away", closing_takes_the_mappings_away);
+	tap_run_with_port("a child inherits the file but no mapping", a_child_inherits_the_file_but_no_mapping);
 }
