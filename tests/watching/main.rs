@@ -1,11 +1,14 @@
 //! Guests whose kernel watches: that planted faults are found, named with function, file and line, and that niclab's own driver has
-//! none. `niclab kernel build` comes first, and everything in such guests takes many times as long: by hand (docs/DRIVER.md says how).
+//! none. `niclab kernel build` comes first, and everything in such guests takes many times as long: `ci/extended` runs them.
 
 use std::path::{Path, PathBuf};
 
 use niclab_spec::NicModel;
 use niclab_tests::{Niclab, Outcome, put_selftest};
 use serde_json::Value;
+
+/// Seeds of an unkind device over the cards of each model: a thousand and two over all six.
+const SEEDS: &str = "167";
 
 /// Each fault of the planted driver, and the kind of finding that it is.
 const PLANTED: [(&str, &str); 5] = [
@@ -107,6 +110,31 @@ fn the_drivers_own_tests_of_active_ports_pass_and_are_quiet() {
     let (outcome, nodes) = run(&niclab, &["--cluster", "gamma.toml"], &["sh", "-c", script]);
     assert!(outcome.stdout.contains("| # 5 passed, 0 failed"), "{outcome}");
     assert_quiet(&outcome, &nodes);
+}
+
+/// niclab's own driver over the cards of each model, put to the test with these options. Every model's table is shown.
+fn assert_all_conform(options: &[&str]) {
+    let mut failed = Vec::new();
+    for model in NicModel::names() {
+        let niclab = Niclab::new();
+        let fixed = ["conform", "--kernel", "watching", "--nic", model];
+        let outcome = niclab.run(fixed.iter().chain(options));
+        println!("{model}, {:.0} s:\n{}", outcome.took.as_secs_f64(), outcome.stdout);
+        if outcome.code() != 0 {
+            failed.push(outcome);
+        }
+    }
+    assert!(failed.is_empty(), "{failed:#?}");
+}
+
+#[test]
+fn all_that_happens_to_drivers_is_quiet_whatever_the_card() {
+    assert_all_conform(&[]);
+}
+
+#[test]
+fn a_thousand_seeds_of_an_unkind_device_are_quiet() {
+    assert_all_conform(&["--case", "unkind", "--seeds", SEEDS, "--one-boot"]);
 }
 
 #[test]
