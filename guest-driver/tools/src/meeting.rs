@@ -22,7 +22,8 @@ const LOOK_INTERVAL: Duration = Duration::from_micros(200);
 ///
 /// # Errors
 ///
-/// [`Failure::PeerAbsent`] after `timeout`, [`Failure::Mismatch`], or what the channel says.
+/// After `timeout` [`Failure::PeerAbsent`], or [`Failure::OutOfStep`] where something else than greetings came; [`Failure::Mismatch`],
+/// or what the channel says.
 pub fn meet(
     channel: &mut impl Channel,
     command: &'static str,
@@ -34,9 +35,13 @@ pub fn meet(
     let began = Instant::now();
     let mut next_hello = began;
     let (mut welcomed, mut seen) = (false, false);
+    let mut stray: Option<Tag> = None;
     while !(welcomed && seen) {
         let now = Instant::now();
         if now.duration_since(began) > timeout {
+            if let Some(tag) = stray {
+                tag.expect(greeting(Kind::Hello, nonce), channel.peer())?;
+            }
             return Err(Failure::PeerAbsent { peer: channel.peer().into(), waited: timeout, command });
         }
         if now >= next_hello {
@@ -58,10 +63,9 @@ pub fn meet(
             Kind::Welcome if tag.number == nonce => welcomed = true,
             // An answer to an earlier run of this program.
             Kind::Welcome => {}
-            // In order: who sends data has met us, and its Hello, which came before, was the one of this run.
-            Kind::Data | Kind::Done | Kind::Bye => {
-                tag.expect(greeting(Kind::Hello, nonce), channel.peer())?;
-            }
+            // In order: who sends data has met us, and has welcomed us before. So this is of the program before, whose card
+            // still had it when the port was opened anew; or messages are lost, and then nobody welcomes us any more.
+            Kind::Data | Kind::Done | Kind::Bye => stray = stray.or(Some(tag)),
         }
     }
     Ok(())
@@ -155,7 +159,9 @@ mod tests {
 
         fn try_receive(&mut self, buffer: &mut [u8]) -> Result<Option<Tag>, Failure> {
             Ok(self.from.try_recv().ok().map(|(payload, tag)| {
-                buffer[..payload.len()].copy_from_slice(&payload);
+                // Of what is longer the front, as the others do.
+                let bytes = payload.len().min(buffer.len());
+                buffer[..bytes].copy_from_slice(&payload[..bytes]);
                 tag
             }))
         }
@@ -196,6 +202,37 @@ mod tests {
             let error = meet(&mut a, "stream", "size 8", LONG).expect_err("another plan");
             assert!(matches!(error, Failure::Mismatch { .. }), "{error}");
         });
+    }
+
+    fn data(number: u64) -> (Vec<u8>, Tag) {
+        (number.to_le_bytes().to_vec(), Tag { kind: Kind::Data, step: 1, bytes: 8, number })
+    }
+
+    #[test]
+    fn what_the_program_before_had_sent_is_passed_over() {
+        let [mut a, mut b] = pair([0, 0]);
+        a.to.send(data(1)).expect("b is there");
+        a.to.send((vec![0; 48], Tag { kind: Kind::Bye, step: 1, bytes: 48, number: 0 })).expect("b is there");
+        thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                meet(&mut b, "pingpong", "plan", LONG)?;
+                receive(&mut b, &mut [0; 8])
+            });
+            meet(&mut a, "pingpong", "plan", LONG).expect("met");
+            let (payload, due) = data(7);
+            a.send(&payload, due, Flags::NONE).expect("b is there");
+            assert_eq!(other.join().expect("no panic").expect("met"), due);
+        });
+    }
+
+    #[test]
+    fn a_peer_that_sends_and_never_greets_is_told_apart_from_an_absent_one() {
+        let [mut a, b] = pair([0, 0]);
+        b.to.send(data(1)).expect("a is there");
+        b.to.send(data(2)).expect("a is there");
+        let error = meet(&mut a, "rate", "plan", Duration::from_millis(30)).expect_err("nobody greets");
+        let Failure::OutOfStep { found, .. } = &error else { panic!("{error}") };
+        assert!(found.starts_with("Data number 1 "), "{error}");
     }
 
     #[test]
