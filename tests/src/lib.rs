@@ -1,4 +1,4 @@
-//! The harness of the tests that boot clusters: runs the `niclab` command as a user would, and reads what it says.
+//! The harness of the tests of the `niclab` command: runs it as a user would, and reads what it says.
 //!
 //! Nothing here knows how `niclab` works inside. A test is a command line, an exit code, and what was printed.
 
@@ -41,6 +41,21 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// How this command ends.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn of(command: &mut Command) -> Self {
+        let start = Instant::now();
+        let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        Self {
+            status: output.status,
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+            took: start.elapsed(),
+        }
+    }
+
     /// The exit code.
     ///
     /// # Panics
@@ -79,18 +94,33 @@ impl std::fmt::Display for Outcome {
 /// `niclab` with these arguments, in a folder and a runtime folder of its own.
 pub struct Niclab {
     folder: tempfile::TempDir,
+    program: PathBuf,
+    cache: Option<PathBuf>,
 }
 
 impl Niclab {
-    /// A new place to run `niclab` in: nothing of another test's clusters is seen.
+    /// A new place to run the release build in, with the user's cache: nothing of another test's clusters is seen.
+    ///
+    /// # Panics
+    /// When no temporary folder can be made, or there is no release build.
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Self {
+        Self::in_new_place(binary("niclab"))
+    }
+
+    /// A new place to run this build in, with an empty cache: for tests that boot nothing.
     ///
     /// # Panics
     /// When no temporary folder can be made.
-    #[allow(clippy::new_without_default)]
-    pub fn new() -> Self {
+    pub fn without_guests(program: &str) -> Self {
+        let mut place = Self::in_new_place(program.into());
+        place.cache = Some(place.folder().join("cache"));
+        place
+    }
+
+    fn in_new_place(program: PathBuf) -> Self {
         let folder = tempfile::Builder::new().prefix("niclab-vm").tempdir().expect("a temporary folder");
-        fs::create_dir_all(folder.path().join("run")).expect("a runtime folder");
-        Self { folder }
+        Self { folder, program, cache: None }
     }
 
     /// The folder in which the command runs, and which the guests see.
@@ -98,18 +128,20 @@ impl Niclab {
         self.folder.path()
     }
 
-    /// The runtime folder, where state and sockets are kept.
+    /// The runtime folder, where state and sockets are kept: `niclab` makes it. Named by `NICLAB_RUNTIME_DIR` in each command's
+    /// environment, for of the usual places one that holds clusters already is taken first, and that may be the user's.
     pub fn runtime(&self) -> PathBuf {
         self.folder.path().join("run")
     }
 
     /// The command, ready to be changed or started.
     pub fn command(&self, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
-        let mut command = Command::new(binary("niclab"));
+        let mut command = Command::new(&self.program);
         command
             .args(arguments)
             .current_dir(self.folder.path())
-            .env("XDG_RUNTIME_DIR", self.runtime())
+            .env("NICLAB_RUNTIME_DIR", self.runtime())
+            .envs(self.cache.iter().map(|cache| ("NICLAB_CACHE", cache)))
             .stdin(Stdio::null());
         command
     }
@@ -119,14 +151,7 @@ impl Niclab {
     /// # Panics
     /// When it does not start.
     pub fn run(&self, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Outcome {
-        let start = Instant::now();
-        let output = self.command(arguments).output().unwrap_or_else(|error| panic!("niclab: {error}"));
-        Outcome {
-            status: output.status,
-            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-            took: start.elapsed(),
-        }
+        Outcome::of(&mut self.command(arguments))
     }
 
     /// Processes whose command line or environment names this place's runtime folder: what a run must not leave behind.

@@ -29,7 +29,7 @@ impl Terminal {
         script
             .args(["--quiet", "--flush", "--return", "--command", command, "/dev/null"])
             .current_dir(niclab.folder())
-            .env("XDG_RUNTIME_DIR", niclab.runtime())
+            .env("NICLAB_RUNTIME_DIR", niclab.runtime())
             .env("TERM", "dumb")
             .env("SHELL", "/bin/sh");
         let started = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();

@@ -14,7 +14,7 @@ use niclab_cluster::{
 };
 use niclab_spec::{
     ClusterFile, Function, NicConfig, NicModel, Report, Scenario, ScenarioMode, SimConfig, Source, Workload,
-    WorkloadKind,
+    WorkloadKind, explain,
     report::{GuestTime, Mode, NodeFigures},
 };
 use serde::Serialize;
@@ -217,7 +217,7 @@ impl Row {
     fn new(carrier: &Carrier, mode: Mode, workload: &Workload, report: Result<Report>) -> Self {
         let row = Self { carrier: carrier.name, mode, figures: None, problem: None };
         match report {
-            Err(error) => Self { problem: Some(format!("{error:#}")), ..row },
+            Err(error) => Self { problem: Some(explain(error.as_ref())), ..row },
             Ok(report) => Self {
                 figures: Some(Figures::of(&report, carrier.function, workload)),
                 problem: wrong(&report),

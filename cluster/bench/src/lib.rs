@@ -49,7 +49,9 @@ use niclab_cluster::{
     host::{runtime::RuntimeRoot, signals},
     plan::Plan,
 };
-use niclab_spec::{Cluster, ClusterFile, ClusterName, LinkEntry, NicConfig, NicModel, NodeEntry, Source};
+use niclab_spec::{
+    Cluster, ClusterFile, ClusterName, LinkEntry, NicConfig, NicModel, NodeEntry, Source, explain,
+};
 
 pub use self::section::BenchSection;
 use self::{
@@ -168,7 +170,7 @@ pub fn run(options: &Options) -> Result<BenchReport> {
         {
             return Err(Failure::Signal(*signal).into());
         }
-        let failure = measured.as_ref().err().map(|error| format!("{error:#}"));
+        let failure = measured.as_ref().err().map(|error| explain(error.as_ref()));
         let Measured { figures, details, left_out } = measured.unwrap_or_default();
         sections.push(SectionReport {
             section,

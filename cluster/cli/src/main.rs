@@ -27,7 +27,7 @@ fn main() -> ExitCode {
     match commands::dispatch(cli.command) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            eprintln!("niclab: {error:#}");
+            eprintln!("niclab: {}", niclab_spec::explain(error.as_ref()));
             ExitCode::from(commands::error_code(&error))
         }
     }

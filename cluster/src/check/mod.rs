@@ -16,7 +16,7 @@ use std::{path::Path, time::Instant};
 
 use anyhow::Result;
 use niclab_spec::{
-    GuestKernel, Report, RuleChecking, SimConfig, Source,
+    GuestKernel, Report, RuleChecking, SimConfig, Source, explain,
     report::NodeFigures,
     scenario::{Scenario, ScenarioMode},
 };
@@ -85,7 +85,7 @@ pub fn check(
             run(path, &scenario, offline, simulate, &mut verdicts).map_err(|error| {
                 let is_refused = error.is::<Refused>() || error.is::<Unperformable>();
                 let code = if is_refused { BAD_SCENARIO } else { NOT_RUN };
-                (code, format!("{error:#}"), error.downcast::<Failure>().ok())
+                (code, explain(error.as_ref()), error.downcast::<Failure>().ok())
             })
         }
         Err(error) => Err((BAD_SCENARIO, error.to_string(), None)),

@@ -96,7 +96,7 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            log::error!("{error:#}");
+            log::error!("{}", niclab_spec::explain(error.as_ref()));
             ExitCode::FAILURE
         }
     }

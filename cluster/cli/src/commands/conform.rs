@@ -13,6 +13,7 @@ use niclab_cluster::{
     host::exit_code,
     output::table,
 };
+use niclab_spec::explain;
 
 use super::terminal;
 use crate::arguments::ConformArgs;
@@ -42,7 +43,7 @@ pub fn run(args: &ConformArgs) -> Result<u8> {
     }
     let cluster = match prepare::cluster(&args.cluster) {
         Ok(cluster) => cluster,
-        Err(error) => return Ok(refused(&format!("{error:#}"), WRONG_USE)),
+        Err(error) => return Ok(refused(&explain(error.as_ref()), WRONG_USE)),
     };
     let commands = if args.command.is_empty() {
         match conform::own_workload(&cluster) {
@@ -77,7 +78,7 @@ pub fn run(args: &ConformArgs) -> Result<u8> {
     progress.rest().into_iter().for_each(|line| eprintln!("niclab: {line}"));
     let conformance = match conformance {
         Ok(conformance) => conformance,
-        Err(error) => return Ok(refused(&format!("{error:#}"), NOT_RUN)),
+        Err(error) => return Ok(refused(&explain(error.as_ref()), NOT_RUN)),
     };
     let shown = if args.json { serde_json::to_string_pretty(&conformance)? } else { text(&conformance) };
     terminal::print(&shown)?;

@@ -41,7 +41,7 @@ pub fn run(args: &DownArgs) -> Result<u8> {
     for name in root.names()? {
         if let Err(error) = down(&root, &name, within) {
             // The others are taken down all the same.
-            eprintln!("niclab: {name}: {error:#}");
+            eprintln!("niclab: {name}: {}", niclab_spec::explain(error.as_ref()));
             first_error = first_error.or(Some(error));
         }
     }

@@ -133,7 +133,7 @@ fn check(wanted: &[String]) -> Result<u8> {
                 fits(&profile)
             ))?,
             Err(error) => {
-                eprintln!("niclab: {error:#}");
+                eprintln!("niclab: {}", niclab_spec::explain(error.as_ref()));
                 code = REFUSED;
             }
         }

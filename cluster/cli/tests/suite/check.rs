@@ -1,10 +1,8 @@
 //! `niclab check` and `niclab sim` from the command line, in the simulator.
 
-use std::{
-    fs,
-    path::Path,
-    process::{Command, Output},
-};
+use std::{fs, path::Path};
+
+use crate::support::niclab;
 
 /// A ping-pong of 100 round trips in the simulator, with this budget.
 fn scenario(folder: &Path, budget: &str) -> String {
@@ -14,24 +12,18 @@ fn scenario(folder: &Path, budget: &str) -> String {
     path.display().to_string()
 }
 
-fn niclab(arguments: &[&str]) -> (i32, String, Output) {
-    let output = Command::new(env!("CARGO_BIN_EXE_niclab")).args(arguments).output().unwrap();
-    let said =
-        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    (output.status.code().unwrap(), said, output)
-}
-
 #[test]
 fn a_budget_holds_or_breaks_with_its_cause_named() {
-    let folder = tempfile::tempdir().unwrap();
-    let good = scenario(folder.path(), "[[budget]]\nwhat = \"interrupts\"\nexact = 20");
-    let (code, said, _) = niclab(&["check", &good]);
-    assert_eq!(code, 0, "{said}");
+    let niclab = niclab();
+    let good = scenario(niclab.folder(), "[[budget]]\nwhat = \"interrupts\"\nexact = 20");
+    niclab.run(["check", &good]).success();
 
-    let junit = folder.path().join("j.xml");
-    let broken = scenario(folder.path(), "[[budget]]\nwhat = \"interrupts\"\nnode = \"node1\"\nat_most = 9");
-    let (code, said, _) = niclab(&["check", &broken, "--junit", junit.to_str().unwrap()]);
-    assert_eq!(code, 1, "{said}");
+    let junit = niclab.folder().join("j.xml");
+    let broken =
+        scenario(niclab.folder(), "[[budget]]\nwhat = \"interrupts\"\nnode = \"node1\"\nat_most = 9");
+    let checked = niclab.run(["check", &broken, "--junit", junit.to_str().unwrap()]);
+    assert_eq!(checked.code(), 1, "{checked}");
+    let said = checked.to_string();
     assert!(said.contains("interrupts of node1: expected at most 9, found 10"), "{said}");
     assert!(said.contains("node1, page of port 0, cause message: 10"), "{said}");
     let xml = fs::read_to_string(junit).unwrap();
@@ -40,39 +32,39 @@ fn a_budget_holds_or_breaks_with_its_cause_named() {
 
 #[test]
 fn a_wrong_scenario_is_refused_at_its_line() {
-    let folder = tempfile::tempdir().unwrap();
-    let wrong = scenario(folder.path(), "[[budget]]\nwhat = \"interupts\"\nexact = 20");
+    let niclab = niclab();
+    let wrong = scenario(niclab.folder(), "[[budget]]\nwhat = \"interupts\"\nexact = 20");
     for command in ["check", "sim"] {
-        let (code, said, _) = niclab(&[command, &wrong]);
-        assert_eq!(code, 2, "{said}");
+        let refused = niclab.run([command, &wrong]);
+        assert_eq!(refused.code(), 2, "{refused}");
+        let said = refused.to_string();
         assert!(said.contains("s.toml:7:1") && said.contains("did you mean `interrupts`?"), "{said}");
     }
 }
 
 #[test]
 fn the_same_file_and_seed_give_the_same_bytes() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = scenario(folder.path(), "");
-    let run = || niclab(&["sim", &path, "--seed", "7", "--report", "json"]);
+    let niclab = niclab();
+    let path = scenario(niclab.folder(), "");
+    let run = || niclab.run(["sim", &path, "--seed", "7", "--report", "json"]).success();
     let (first, second) = (run(), run());
-    assert_eq!((first.0, second.0), (0, 0), "{}", first.1);
-    assert_eq!(first.2.stdout, second.2.stdout);
-    assert!(first.1.contains("\"seed\": 7"), "{}", first.1);
+    assert_eq!(first.stdout, second.stdout);
+    assert!(first.stdout.contains("\"seed\": 7"), "{first}");
 }
 
 #[test]
 fn a_simulation_leaves_its_timeline_and_its_capture_whole_or_not_at_all() {
-    let folder = tempfile::tempdir().unwrap();
-    let (trace, capture) = (folder.path().join("t.json"), folder.path().join("c.pcapng"));
-    let path = scenario(folder.path(), "");
+    let niclab = niclab();
+    let folder = niclab.folder();
+    let (trace, capture) = (folder.join("t.json"), folder.join("c.pcapng"));
+    let path = scenario(folder, "");
     let options = ["--trace", trace.to_str().unwrap(), "--capture", capture.to_str().unwrap()];
-    let run = |path: &str| niclab(&[&["sim", path][..], &options].concat());
-    let (code, said, _) = run(&replay(folder.path(), "{\"niclab_recording\": 2, \"nodes\": 2}\n"));
-    assert_eq!(code, 2, "{said}");
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3, "nothing but two scenarios and a recording");
+    let run = |path: &str| niclab.run([&["sim", path][..], &options].concat());
+    let refused = run(&replay(folder, "{\"niclab_recording\": 2, \"nodes\": 2}\n"));
+    assert_eq!(refused.code(), 2, "{refused}");
+    assert_eq!(fs::read_dir(folder).unwrap().count(), 3, "nothing but two scenarios and a recording");
 
-    let (code, said, _) = run(&path);
-    assert_eq!(code, 0, "{said}");
+    run(&path).success();
     let timeline: serde_json::Value = serde_json::from_slice(&fs::read(trace).unwrap()).unwrap();
     assert_eq!(timeline["otherData"]["stages_lost"], 0);
     assert!(fs::read(capture).unwrap().starts_with(&[0x0a, 0x0d, 0x0d, 0x0a]));
@@ -88,7 +80,7 @@ fn replay(folder: &Path, recording: &str) -> String {
 
 #[test]
 fn a_recording_that_cannot_be_replayed_is_refused_with_its_line_and_a_mend() {
-    let folder = tempfile::tempdir().unwrap();
+    let niclab = niclab();
     for (text, part) in [
         (
             "{\"niclab_recording\": 1, \"nodes\": 2}\n",
@@ -99,10 +91,14 @@ fn a_recording_that_cannot_be_replayed_is_refused_with_its_line_and_a_mend() {
             "run.jsonl:2: the recording was cut",
         ),
     ] {
-        let path = replay(folder.path(), text);
+        let path = replay(niclab.folder(), text);
         for command in ["sim", "check"] {
-            let (code, said, _) = niclab(&[command, &path]);
-            assert!(code == 2 && said.contains(part) && said.contains("again"), "{command}: {code} {said}");
+            let refused = niclab.run([command, &path]);
+            let said = refused.to_string();
+            assert!(
+                refused.code() == 2 && said.contains(part) && said.contains("again"),
+                "{command}: {said}"
+            );
         }
     }
 }

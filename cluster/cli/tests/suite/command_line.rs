@@ -1,38 +1,24 @@
 //! What the command says without any cluster: help, schema, and errors that name the place and the mend.
 
-use std::{
-    fs,
-    process::{Command, Output},
-};
+use std::fs;
 
-fn niclab(arguments: &[&str]) -> Output {
-    let folder = tempfile::tempdir().unwrap();
-    Command::new(env!("CARGO_BIN_EXE_niclab"))
-        .args(arguments)
-        .env("NICLAB_RUNTIME_DIR", folder.path().join("r"))
-        .env("NICLAB_CACHE", folder.path().join("c"))
-        .output()
-        .unwrap()
-}
+use niclab_tests::Outcome;
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
+use crate::support::niclab;
 
 /// What `niclab run` says about a cluster file.
 fn complaint(file: &str) -> String {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("c.toml");
-    fs::write(&path, file).unwrap();
-    let output = niclab(&["run", "--cluster", path.to_str().unwrap()]);
-    assert_eq!(output.status.code(), Some(125));
+    let niclab = niclab();
+    fs::write(niclab.folder().join("c.toml"), file).unwrap();
+    let output = niclab.run(["run", "--cluster", "c.toml"]);
+    assert_eq!(output.code(), 125);
     assert!(output.stdout.is_empty());
-    text(&output.stderr)
+    output.stderr
 }
 
 #[test]
 fn help_lists_every_subcommand_and_shows_examples() {
-    let help = text(&niclab(&["--help"]).stdout);
+    let help = niclab().run(["--help"]).stdout;
     for word in [
         "run",
         "up",
@@ -53,19 +39,19 @@ fn help_lists_every_subcommand_and_shows_examples() {
         assert!(help.contains(word), "{word}: {help}");
     }
     assert!(!help.contains("supervise"));
-    assert!(text(&niclab(&["run", "--help"]).stdout).contains("NICLAB_RANK"));
+    assert!(niclab().run(["run", "--help"]).stdout.contains("NICLAB_RANK"));
 }
 
 #[test]
 fn a_wrong_flag_is_a_usage_error() {
-    let output = niclab(&["run", "--node", "2"]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("--nodes"));
+    let output = niclab().run(["run", "--node", "2"]);
+    assert_eq!(output.code(), 2);
+    assert!(output.stderr.contains("--nodes"));
 }
 
 #[test]
 fn the_schema_is_json_and_refuses_unknown_keys() {
-    let schema: serde_json::Value = serde_json::from_slice(&niclab(&["schema"]).stdout).unwrap();
+    let schema = niclab().run(["schema"]).json();
     assert_eq!(schema["additionalProperties"], false);
     assert!(schema["properties"]["nodes"]["maximum"] == 4096);
     assert!(schema["properties"]["memory_mib"]["description"].is_string());
@@ -85,8 +71,9 @@ fn a_bad_cluster_file_is_refused_with_file_line_key_and_mend() {
 
 #[test]
 fn a_missing_cluster_file_is_named() {
-    let output = niclab(&["run", "--cluster", "/no/such.toml"]);
-    assert!(text(&output.stderr).contains("/no/such.toml"));
+    let output = niclab().run(["run", "--cluster", "/no/such.toml"]);
+    assert!(output.stderr.contains("/no/such.toml"));
+    assert_eq!(output.stderr.matches("No such file").count(), 1, "{}", output.stderr);
 }
 
 #[test]
@@ -98,9 +85,9 @@ fn what_is_no_seed_is_refused_with_what_one_is() {
         ["sim", "--unkind", "18446744073709551616"],
         ["sim", "--seed", "seven"],
     ] {
-        let output = niclab(&arguments);
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
-        let said = text(&output.stderr);
+        let output = niclab().run(arguments);
+        assert_eq!(output.code(), 2, "{arguments:?}");
+        let said = output.stderr;
         assert!(
             said.contains(arguments[1]) && said.contains("a whole number from 0 to"),
             "{arguments:?}: {said}"
@@ -110,15 +97,15 @@ fn what_is_no_seed_is_refused_with_what_one_is() {
 
 #[test]
 fn a_value_of_a_flag_is_refused_by_the_flags_name() {
-    assert!(text(&niclab(&["run", "--nodes", "65"]).stderr).contains("`--nodes`"));
+    assert!(niclab().run(["run", "--nodes", "65"]).stderr.contains("`--nodes`"));
     for (arguments, part) in [
         (["trace", "--messages", "0"], "0 is not in 1.."),
         (["record", "--for", "0"], "more than 0"),
         (["capture", "--for", "nan"], "more than 0"),
     ] {
-        let output = niclab(&arguments);
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
-        assert!(text(&output.stderr).contains(part), "{}", text(&output.stderr));
+        let output = niclab().run(arguments);
+        assert_eq!(output.code(), 2, "{arguments:?}");
+        assert!(output.stderr.contains(part), "{}", output.stderr);
     }
 }
 
@@ -134,15 +121,15 @@ fn without_a_cluster_the_way_to_one_is_shown() {
         &["capture", "node0"],
         &["record"],
     ] {
-        let output = niclab(arguments);
-        assert_eq!(output.status.code(), Some(125), "{arguments:?}");
-        assert!(text(&output.stderr).contains("`niclab up`"), "{}", text(&output.stderr));
+        let output = niclab().run(arguments);
+        assert_eq!(output.code(), 125, "{arguments:?}");
+        assert!(output.stderr.contains("`niclab up`"), "{}", output.stderr);
     }
 }
 
 #[test]
 fn doctor_speaks_json() {
-    let json: serde_json::Value = serde_json::from_slice(&niclab(&["doctor", "--json"]).stdout).unwrap();
+    let json = niclab().run(["doctor", "--json"]).json();
     assert_eq!(json["version"], 1);
     let checks = json["checks"].as_array().unwrap();
     let found = |what: &str| checks.iter().find(|check| check["what"] == what).unwrap();
@@ -167,31 +154,30 @@ const REPORT: &str = r#"{
 }"#;
 
 /// `niclab report` with these files, and further arguments.
-fn report(files: &[&str], arguments: &[&str]) -> Output {
-    let folder = tempfile::tempdir().unwrap();
+fn report(files: &[&str], arguments: &[&str]) -> Outcome {
+    let niclab = niclab();
     let mut all = vec!["report".to_owned()];
     for (number, text) in files.iter().enumerate() {
-        let path = folder.path().join(format!("{number}.json"));
-        fs::write(&path, text).unwrap();
-        all.push(path.to_str().unwrap().to_owned());
+        let name = format!("{number}.json");
+        fs::write(niclab.folder().join(&name), text).unwrap();
+        all.push(name);
     }
-    let all: Vec<&str> = all.iter().map(String::as_str).chain(arguments.iter().copied()).collect();
-    niclab(&all)
+    niclab.run(all.iter().map(String::as_str).chain(arguments.iter().copied()))
 }
 
 #[test]
 fn a_report_is_shown_and_two_are_compared() {
     let one = report(&[REPORT], &[]);
-    assert_eq!(one.status.code(), Some(0), "{}", text(&one.stderr));
-    assert!(text(&one.stdout).contains("cluster c: sim, 0 nodes"), "{}", text(&one.stdout));
+    assert_eq!(one.code(), 0, "{}", one.stderr);
+    assert!(one.stdout.contains("cluster c: sim, 0 nodes"), "{}", one.stdout);
     let slower = REPORT.replace("\"time_ps\": 5", "\"time_ps\": 8");
-    let two = text(&report(&[REPORT, &slower], &[]).stdout);
+    let two = report(&[REPORT, &slower], &[]).stdout;
     assert!(two.contains("difference") && two.contains("+0.000003  +60.00"), "{two}");
     let json = report(&[REPORT, &slower], &["--json"]);
-    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    let json = json.json();
     let row = json["rows"].as_array().unwrap().iter().find(|row| row["name"] == "time").unwrap();
     assert_eq!((&row["section"], &row["difference"]), (&"model-time".into(), &3.into()), "{row}");
-    let same: serde_json::Value = serde_json::from_slice(&report(&[REPORT], &["--json"]).stdout).unwrap();
+    let same = report(&[REPORT], &["--json"]).json();
     assert_eq!(same, serde_json::from_str::<serde_json::Value>(REPORT).unwrap());
 }
 
@@ -208,13 +194,13 @@ fn what_is_no_whole_report_is_refused_with_file_line_and_mend() {
         ("{}", "1.json:1:1: ", "no niclab report"),
     ] {
         let output = report(&[REPORT, file], &[]);
-        let complaint = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(125), "{complaint}");
+        let complaint = &output.stderr;
+        assert_eq!(output.code(), 125, "{complaint}");
         assert!(output.stdout.is_empty(), "nothing is compared with what cannot be read");
         for word in [place, what, "mend: "] {
             assert!(complaint.contains(word), "no {word}: {complaint}");
         }
     }
-    let missing = niclab(&["report", "/no/such.json"]);
-    assert!(text(&missing.stderr).contains("cannot read /no/such.json"), "{}", text(&missing.stderr));
+    let missing = niclab().run(["report", "/no/such.json"]);
+    assert!(missing.stderr.contains("cannot read /no/such.json"), "{}", missing.stderr);
 }

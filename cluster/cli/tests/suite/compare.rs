@@ -1,23 +1,16 @@
 //! `niclab compare` from the command line, in the simulator.
 
-use std::process::Command;
-
 use niclab_spec::NicModel;
-use serde_json::Value;
 
-fn niclab(arguments: &[&str]) -> (i32, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_niclab")).args(arguments).output().unwrap();
-    (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap())
-}
+use crate::support::niclab;
 
 #[test]
 fn every_model_carries_the_default_workload_and_the_same_request_gives_the_same_bytes() {
     for workload in ["ping-pong", "stream"] {
         let arguments = ["compare", workload, "--count", "50", "--json"];
-        let (code, printed) = niclab(&arguments);
-        assert_eq!(code, 0, "{printed}");
-        assert_eq!(niclab(&arguments).1, printed);
-        let found: Value = serde_json::from_str(&printed).unwrap();
+        let compared = niclab().run(arguments).success();
+        assert_eq!(niclab().run(arguments).stdout, compared.stdout);
+        let found = compared.json();
         let carriers: Vec<&str> =
             found["rows"].as_array().unwrap().iter().map(|row| row["carrier"].as_str().unwrap()).collect();
         assert_eq!(carriers, [NicModel::names().as_slice(), &["ethernet"]].concat());
@@ -33,8 +26,9 @@ fn every_model_carries_the_default_workload_and_the_same_request_gives_the_same_
 
 #[test]
 fn a_card_that_cannot_carry_the_messages_is_named_and_others_are_compared() {
-    let (code, table) = niclab(&["compare", "--bytes", "1024", "--count", "20", "--interrupt-every", "4"]);
-    assert_eq!(code, 1, "{table}");
+    let compared = niclab().run(["compare", "--bytes", "1024", "--count", "20", "--interrupt-every", "4"]);
+    let table = &compared.stdout;
+    assert_eq!(compared.code(), 1, "{compared}");
     assert!(table.contains("cannot send a message of 1024 bytes"), "{table}");
     let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
     let of = |carrier: &str| rows.iter().find(|row| row.first() == Some(&carrier)).unwrap();

@@ -1,52 +1,41 @@
 //! The committed figures are what `niclab validation` makes: model time is exact, so they are equal to the last byte.
 
-use std::{fs, path::Path, process::Command};
+use std::{fs, path::Path};
+
+use crate::support::niclab;
 
 #[test]
 fn the_committed_figures_and_the_validation_page_are_what_the_command_makes() {
-    let folder = tempfile::tempdir().unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_niclab"))
-        .args(["validation", "--into"])
-        .arg(folder.path())
-        .output()
-        .unwrap();
-    let complaints = String::from_utf8_lossy(&output.stderr);
-    let page = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success(), "a number is not as declared: {page}{complaints}");
+    let niclab = niclab();
+    let folder = niclab.folder();
+    let output = niclab.run(["validation", "--into", "."]);
+    assert!(output.status.success(), "a number is not as declared: {output}");
     let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
     let mut different = Vec::new();
     let mut compare = |path: &Path| {
-        let [made, kept] = [folder.path(), &committed].map(|docs| fs::read_to_string(docs.join(path)));
+        let [made, kept] = [folder, &committed].map(|docs| fs::read_to_string(docs.join(path)));
         if made.unwrap() != kept.unwrap_or_default() {
             different.push(path.to_owned());
         }
     };
     compare(Path::new("VALIDATION.md"));
-    let made = fs::read_dir(folder.path().join("figures")).unwrap();
+    let made = fs::read_dir(folder.join("figures")).unwrap();
     let names: Vec<_> = made.map(|entry| entry.unwrap().file_name()).collect();
     assert!(names.len() >= 10, "tables and drawings of five papers: {names:?}");
     for name in names {
         compare(&Path::new("figures").join(name));
     }
     assert!(different.is_empty(), "renew {different:?}: niclab validation --into docs");
-    assert_eq!(page, fs::read_to_string(folder.path().join("VALIDATION.md")).unwrap());
+    assert_eq!(output.stdout, fs::read_to_string(folder.join("VALIDATION.md")).unwrap());
 }
 
 #[test]
 fn figures_of_one_paper_are_printed_and_drawn_alone() {
-    let folder = tempfile::tempdir().unwrap();
-    let drawing = folder.path().join("figures.svg");
-    let output = Command::new(env!("CARGO_BIN_EXE_niclab"))
-        .args(["figures", "match", "--svg"])
-        .arg(&drawing)
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let niclab = niclab();
+    let output = niclab.run(["figures", "match", "--svg", "figures.svg"]).success();
+    let drawing = niclab.folder().join("figures.svg");
     let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/figures");
-    for (made, kept) in [
-        (String::from_utf8(output.stdout).unwrap(), "match.md"),
-        (fs::read_to_string(drawing).unwrap(), "match.svg"),
-    ] {
+    for (made, kept) in [(output.stdout, "match.md"), (fs::read_to_string(drawing).unwrap(), "match.svg")] {
         assert!(
             made == fs::read_to_string(committed.join(kept)).unwrap(),
             "{kept}: renew it: niclab validation --into docs"
@@ -56,11 +45,8 @@ fn figures_of_one_paper_are_printed_and_drawn_alone() {
 
 #[test]
 fn a_drawing_that_cannot_be_written_is_named() {
-    let output = Command::new(env!("CARGO_BIN_EXE_niclab"))
-        .args(["figures", "ultra", "--svg", "/does/not/exist/ultra.svg"])
-        .output()
-        .unwrap();
+    let output = niclab().run(["figures", "ultra", "--svg", "/does/not/exist/ultra.svg"]);
     assert!(!output.status.success());
-    let complaint = String::from_utf8_lossy(&output.stderr);
+    let complaint = output.stderr;
     assert!(complaint.contains("cannot write the drawing /does/not/exist/ultra.svg"), "{complaint}");
 }

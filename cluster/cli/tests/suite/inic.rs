@@ -1,60 +1,48 @@
 //! `niclab inic`: assemblies are checked, drawn and built; messages name line, component, port and mend.
 
-use std::{
-    fs,
-    path::Path,
-    process::{Command, Output},
-};
+use std::fs;
+
+use crate::support::niclab;
 
 const CONF4: &str = include_str!("../../../../firmware/inic/assemblies/conf4.toml");
 const IMAGE: &[u8] = include_bytes!("../../../../firmware/inic/assemblies/conf4.inic");
 
-/// Runs niclab in `folder`.
-fn niclab(folder: &Path, arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_niclab"));
-    command.arg("inic").args(arguments).current_dir(folder).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
 #[test]
 fn a_source_becomes_the_image_that_cards_are_built_with() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let niclab = niclab();
+    let folder = niclab.folder();
     fs::write(folder.join("own.toml"), CONF4).unwrap();
-    let built = niclab(folder, &["build", "own.toml"]);
-    assert_eq!((built.status.code(), text(&built.stderr).as_str()), (Some(0), ""));
+    let built = niclab.run(["inic", "build", "own.toml"]);
+    assert_eq!((built.code(), built.stderr.as_str()), (0, ""));
     assert_eq!(fs::read(folder.join("own.inic")).unwrap(), IMAGE);
-    assert_eq!(niclab(folder, &["build", "own.toml", "-o", "other"]).status.code(), Some(0));
+    assert_eq!(niclab.run(["inic", "build", "own.toml", "-o", "other"]).code(), 0);
     assert_eq!(fs::read(folder.join("other")).unwrap(), IMAGE);
     // An image is never written over what it is made from.
-    let same = niclab(folder, &["build", "own.inic"]);
-    assert_eq!(same.status.code(), Some(125));
-    assert!(text(&same.stderr).contains("one file"), "{}", text(&same.stderr));
+    let same = niclab.run(["inic", "build", "own.inic"]);
+    assert_eq!(same.code(), 125);
+    assert!(same.stderr.contains("one file"), "{}", same.stderr);
 
-    let checked = niclab(folder, &["check", "own.toml", "own.inic"]);
-    assert_eq!(checked.status.code(), Some(0));
+    let checked = niclab.run(["inic", "check", "own.toml", "own.inic"]);
+    assert_eq!(checked.code(), 0);
     let line = "every message arrives, none twice, in order; 2650 flip-flops, 3933 look-up tables";
-    assert_eq!(text(&checked.stdout), format!("own.toml: {line}\nown.inic: {line}\n"));
+    assert_eq!(checked.stdout, format!("own.toml: {line}\nown.inic: {line}\n"));
 
     let [by_name, by_source, by_image] =
-        ["conf4", "own.toml", "own.inic"].map(|file| text(&niclab(folder, &["show", file]).stdout));
+        ["conf4", "own.toml", "own.inic"].map(|file| niclab.run(["inic", "show", file]).stdout);
     assert!(by_name.contains("B: flow control") && by_name.contains("31.35 %"), "{by_name}");
     assert_eq!((&by_name, &by_name), (&by_source, &by_image));
 }
 
 #[test]
 fn every_mistake_is_shown_with_its_line_and_the_mend() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let niclab = niclab();
+    let folder = niclab.folder();
     let bad = CONF4.replace("timer.expiries = \"genp.expiries\"\n", "").replace("limit = 32", "limit = 15");
     fs::write(folder.join("bad.toml"), bad).unwrap();
     fs::write(folder.join("good.toml"), CONF4).unwrap();
-    let refused = niclab(folder, &["check", "bad.toml", "good.toml"]);
-    let complaint = text(&refused.stderr);
-    assert_eq!(refused.status.code(), Some(1), "{complaint}");
+    let refused = niclab.run(["inic", "check", "bad.toml", "good.toml"]);
+    let complaint = &refused.stderr;
+    assert_eq!(refused.code(), 1, "{complaint}");
     for part in [
         "bad.toml:14:31: error: `genp`: outstanding_limit is 15, less than twice the threshold of `build_acks`, 8",
         "mend: raise outstanding_limit to 16 or more",
@@ -65,20 +53,20 @@ fn every_mistake_is_shown_with_its_line_and_the_mend() {
     ] {
         assert!(complaint.contains(part), "no {part}:\n{complaint}");
     }
-    assert!(text(&refused.stdout).starts_with("good.toml: every"), "the others are looked at as well");
-    assert_eq!(niclab(folder, &["build", "bad.toml"]).status.code(), Some(1));
+    assert!(refused.stdout.starts_with("good.toml: every"), "the others are looked at as well");
+    assert_eq!(niclab.run(["inic", "build", "bad.toml"]).code(), 1);
     assert!(!folder.join("bad.inic").exists());
-    assert_eq!(niclab(folder, &["show", "bad.toml"]).status.code(), Some(1));
+    assert_eq!(niclab.run(["inic", "show", "bad.toml"]).code(), 1);
 }
 
 #[test]
 fn files_that_hold_no_assembly_are_named() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    let missing = niclab(folder, &["show", "conf5"]);
-    assert_eq!(missing.status.code(), Some(125));
+    let niclab = niclab();
+    let folder = niclab.folder();
+    let missing = niclab.run(["inic", "show", "conf5"]);
+    assert_eq!(missing.code(), 125);
     for part in ["conf5", "conf1, conf2", "selective_repeat"] {
-        assert!(text(&missing.stderr).contains(part), "{}", text(&missing.stderr));
+        assert!(missing.stderr.contains(part), "{}", missing.stderr);
     }
     let mut damaged = IMAGE.to_vec();
     damaged[100] ^= 1;
@@ -91,9 +79,9 @@ fn files_that_hold_no_assembly_are_named() {
         (b"nicmatch".to_vec(), "error: "),
     ] {
         fs::write(folder.join("x"), bytes).unwrap();
-        let refused = niclab(folder, &["check", "x"]);
-        let complaint = text(&refused.stderr);
-        assert_eq!(refused.status.code(), Some(1), "{part}: {complaint}");
+        let refused = niclab.run(["inic", "check", "x"]);
+        let complaint = &refused.stderr;
+        assert_eq!(refused.code(), 1, "{part}: {complaint}");
         assert!(complaint.contains("x:") && complaint.contains(part), "no {part}: {complaint}");
         assert!(refused.stdout.is_empty());
     }

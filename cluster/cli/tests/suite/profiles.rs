@@ -1,60 +1,46 @@
 //! `niclab profile` as users meet it.
 
-use std::{
-    fs,
-    path::Path,
-    process::{Command, Output},
-};
+use std::{fs, path::Path};
 
-fn niclab(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_niclab")).args(arguments).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
+use crate::support::niclab;
 
 #[test]
 fn a_profile_of_ones_own_works_by_path_and_is_refused_with_line_and_mend() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name).display().to_string();
+    let niclab = niclab();
+    let path = |name: &str| niclab.folder().join(name).display().to_string();
     let (good, bad) = (path("good.toml"), path("bad.toml"));
     let bundled = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../profiles/pcie4-100g.toml");
     let own = fs::read_to_string(bundled).unwrap().replacen("pcie4-100g", "mine", 1);
     fs::write(&good, &own).unwrap();
     fs::write(&bad, own.replacen("clock_ps = { value = 4000", "clock_ps = { value = -4000", 1)).unwrap();
 
-    let accepted = niclab(&["profile", "check", &good, "htx-200mhz", "ultra-200mhz-htx"]);
-    assert!(accepted.status.success(), "{}", text(&accepted.stderr));
+    let accepted = niclab.run(["profile", "check", &good, "htx-200mhz", "ultra-200mhz-htx"]);
+    assert!(accepted.status.success(), "{}", accepted.stderr);
     let numbers = own.matches("{ value = ").count();
-    assert!(
-        text(&accepted.stdout).contains(&format!("`mine`, {numbers} numbers")),
-        "{}",
-        text(&accepted.stdout)
-    );
+    assert!(accepted.stdout.contains(&format!("`mine`, {numbers} numbers")), "{}", accepted.stdout);
 
-    let refused = niclab(&["profile", "check", &bad, &good]);
-    assert_eq!(refused.status.code(), Some(1));
-    assert!(text(&refused.stdout).contains("`mine`"), "the good one is checked all the same");
+    let refused = niclab.run(["profile", "check", &bad, &good]);
+    assert_eq!(refused.code(), 1);
+    assert!(refused.stdout.contains("`mine`"), "the good one is checked all the same");
     let line = own.lines().position(|line| line.starts_with("clock_ps")).unwrap() + 1;
-    let complaint = text(&refused.stderr);
+    let complaint = refused.stderr;
     assert!(complaint.contains(&format!("bad.toml:{line}:")) && complaint.contains("mend: "), "{complaint}");
 
-    let shown = niclab(&["profile", "show", &good, "--json"]);
-    let json: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+    let shown = niclab.run(["profile", "show", &good, "--json"]);
+    let json = shown.json();
     assert_eq!(json["ni"]["clock_ps"]["value"], 4000);
 
     let cluster = path("c.toml");
     fs::write(&cluster, "profile = \"bad.toml\"\n").unwrap();
-    let plan = niclab(&["plan", "--offline", "--cluster", &cluster]);
+    let plan = niclab.run(["plan", "--offline", "--cluster", &cluster]);
     assert!(!plan.status.success());
-    assert!(text(&plan.stderr).contains(&format!("bad.toml:{line}:")), "{}", text(&plan.stderr));
+    assert!(plan.stderr.contains(&format!("bad.toml:{line}:")), "{}", plan.stderr);
 }
 
 #[test]
 fn the_list_counts_what_is_fitted_and_assumed() {
-    let listed = niclab(&["profile", "list", "--json"]);
-    let json: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
+    let listed = niclab().run(["profile", "list", "--json"]);
+    let json = listed.json();
     let names: Vec<_> =
         json.as_array().unwrap().iter().map(|entry| entry["name"].as_str().unwrap()).collect();
     let expected = [

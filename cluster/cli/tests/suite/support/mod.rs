@@ -37,6 +37,7 @@ use niclab_cluster::{
 };
 use niclab_images::{Cache, Images, QemuCommand};
 use niclab_spec::{ClusterName, Source};
+use niclab_tests::Niclab;
 use serde_json::{Value, json};
 
 /// Long enough for a slow machine; a test that waits so long has failed.
@@ -63,6 +64,11 @@ static PLUGGED: AtomicUsize = AtomicUsize::new(0);
 
 /// A daemon that listens and ends with its owner.
 pub const GOOD_DAEMON: &str = "echo ready; cat >/dev/null; echo owner left >&2";
+
+/// `niclab` in a place of its own, for commands that boot nothing.
+pub fn niclab() -> Niclab {
+    Niclab::without_guests(env!("CARGO_BIN_EXE_niclab"))
+}
 
 /// A cluster's name.
 pub fn name(text: &str) -> ClusterName {
