@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use niclab_tests::{Niclab, compile};
+use niclab_harness::{Niclab, compile};
 use serde_json::Value;
 use table::{Driver, Finder, VARIANTS, Variant};
 

@@ -1,6 +1,6 @@
 //! Groups of INIC cards in real guests: their cards wait, send and combine for them, and hosts are not woken.
 
-use niclab_tests::{Niclab, Outcome, Started};
+use niclab_harness::{Niclab, Outcome, Started};
 
 /// Starts the same command on all of four nodes that are up.
 fn start(niclab: &Niclab, command: &[&str]) -> Vec<Started> {
@@ -62,7 +62,7 @@ fn a_group_ends_for_all_when_a_member_is_killed_or_cut_off_and_another_can_be_ma
 #[test]
 fn a_c_program_does_so_too() {
     let niclab = Niclab::new();
-    niclab_tests::build_c_examples(&niclab);
+    niclab_harness::build_c_examples(&niclab);
     let outcome = niclab.run(["run", "--nic", "inic", "--nodes", "4", "--", "./inic_collective"]).success();
     assert_eq!(outcome.stdout.matches("4 nodes have added 100 values").count(), 4, "{outcome}");
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use niclab_tests::{Niclab, compile};
+use niclab_harness::{Niclab, compile};
 use serde_json::Value;
 
 #[allow(dead_code, reason = "each test looks at a part of it")]

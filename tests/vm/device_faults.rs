@@ -1,6 +1,6 @@
 //! A NIC that does what it must not, as programs in guests see it.
 
-use niclab_tests::Niclab;
+use niclab_harness::Niclab;
 
 /// Late completions and lost interrupts cost time and nothing else. A slice that is never written is an error that names it,
 /// and the other end's wait has an end too.

@@ -1,7 +1,7 @@
 //! The kernel driver in a real guest: its own test program, and what a guest does to its modules.
 
+use niclab_harness::{Niclab, eventually, put_selftest};
 use niclab_spec::NicModel;
-use niclab_tests::{Niclab, eventually, put_selftest};
 
 use crate::template::IS_RESTORED;
 

@@ -1,6 +1,6 @@
 //! What users are told when something dies.
 
-use niclab_tests::{Niclab, Outcome};
+use niclab_harness::{Niclab, Outcome};
 
 /// A run whose command would go on for ever, until `fault` strikes it.
 fn struck(niclab: &Niclab, fault: impl FnOnce(&Niclab)) -> Outcome {

@@ -1,6 +1,6 @@
 //! GAMMA cards in real guests: what `niclab run` shows, exact counts, ports that are kept apart, and an owner that is killed.
 
-use niclab_tests::{Niclab, Outcome, eventually, put_selftest};
+use niclab_harness::{Niclab, Outcome, eventually, put_selftest};
 
 /// A counter of a node's card or of its driver, below `/sys/class/niclab/niclab0`.
 fn count(niclab: &Niclab, node: &str, path: &str) -> u64 {
@@ -32,7 +32,7 @@ fn the_demonstration_runs_on_gamma_cards_and_nothing_interrupts_who_polls() {
 #[test]
 fn a_ping_pong_from_c_is_what_was_sent() {
     let niclab = Niclab::new();
-    niclab_tests::build_c_examples(&niclab);
+    niclab_harness::build_c_examples(&niclab);
     let outcome = niclab.run(["run", "--nic", "gamma", "--nodes", "2", "--", "./gamma_pingpong"]).success();
     assert_eq!(outcome.stdout.matches("50 messages of 5000 bytes").count(), 2, "{outcome}");
 }
@@ -40,7 +40,7 @@ fn a_ping_pong_from_c_is_what_was_sent() {
 #[test]
 fn collectives_over_active_ports_are_right_among_five_nodes() {
     let niclab = Niclab::new();
-    niclab_tests::build_rust_example(&niclab, "gamma_collectives");
+    niclab_harness::build_rust_example(&niclab, "gamma_collectives");
     // A root sends to several and hears from others at once. In guests that run freely a card's bus is then busy for so long, by model
     // time, that the FIFO of its default size may overflow; this is about programs.
     let cluster = "nodes = 5\n[nic]\nmodel = \"gamma\"\n[nic.gamma]\nreceive_fifo_bytes = 1048576\n";
@@ -107,7 +107,7 @@ fn each_frame_interrupts_unless_the_driver_is_at_work_and_each_takes_its_descrip
 }
 
 /// Starts a command at both nodes.
-fn start_both(niclab: &Niclab, command: &[&str]) -> [niclab_tests::Started; 2] {
+fn start_both(niclab: &Niclab, command: &[&str]) -> [niclab_harness::Started; 2] {
     ["node0", "node1"].map(|node| niclab.start([&["exec", node, "--"][..], command].concat()))
 }
 
@@ -326,7 +326,7 @@ fn what_cannot_be_sent_or_received_is_refused_by_name() {
 #[test]
 fn each_frame_that_a_link_loses_is_raised_once() {
     let niclab = up("nodes = 2\n[nic]\nmodel = \"gamma\"\n[nic.gamma]\nwindow_frames = 0\n");
-    niclab_tests::build_c_examples(&niclab);
+    niclab_harness::build_c_examples(&niclab);
     niclab.run(["fault", "node1", "--loss", "0.02", "--corrupt", "0.02"]).success();
     let mut receiver = niclab.start([
         "exec",
@@ -367,7 +367,7 @@ fn each_frame_that_a_link_loses_is_raised_once() {
 #[test]
 fn a_pair_whose_acknowledgements_are_lost_is_reported_as_stalled() {
     let niclab = up("nodes = 2\n[nic]\nmodel = \"gamma\"\n");
-    niclab_tests::build_c_examples(&niclab);
+    niclab_harness::build_c_examples(&niclab);
     niclab.run(["fault", "node1", "--partition"]).success();
     let outcome = niclab.run(["exec", "node0", "--", "./gamma_losses", "1", "500"]);
     assert_ne!(outcome.code(), 0, "{outcome}");
@@ -380,7 +380,7 @@ fn a_pair_whose_acknowledgements_are_lost_is_reported_as_stalled() {
 #[test]
 fn memory_that_the_card_does_not_reach_is_sent_from_a_copy() {
     let niclab = Niclab::new();
-    niclab_tests::build_c_examples(&niclab);
+    niclab_harness::build_c_examples(&niclab);
     let cluster =
         "nodes = 2\nboot = \"cold\"\n[[node]]\nmemory_mib = 3072\n[[node]]\n[nic]\nmodel = \"gamma\"\n";
     std::fs::write(niclab.folder().join("gamma.toml"), cluster).expect("a cluster file");

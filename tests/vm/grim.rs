@@ -1,6 +1,6 @@
 //! GRIM cards in real guests: what `niclab run` shows, handlers that call one another from C, and an owner that is killed.
 
-use niclab_tests::{Niclab, eventually};
+use niclab_harness::{Niclab, eventually};
 
 #[test]
 fn the_demonstration_runs_on_grim_cards_and_nothing_interrupts_who_polls() {
@@ -14,7 +14,7 @@ fn the_demonstration_runs_on_grim_cards_and_nothing_interrupts_who_polls() {
 #[test]
 fn handlers_call_one_another_from_c() {
     let niclab = Niclab::new();
-    niclab_tests::build_c_examples(&niclab);
+    niclab_harness::build_c_examples(&niclab);
     let outcome = niclab.run(["run", "--nic", "grim", "--nodes", "3", "--", "./grim_handlers"]).success();
     assert!(outcome.stdout.contains("node 0: 2 questions, 0 answers"), "{outcome}");
     assert_eq!(outcome.stdout.matches("0 questions, 1 answers").count(), 2, "{outcome}");

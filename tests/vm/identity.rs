@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use niclab_tests::{Niclab, eventually};
+use niclab_harness::{Niclab, eventually};
 
 #[test]
 fn each_node_has_a_machine_id_of_its_own_and_the_hosts_time() {

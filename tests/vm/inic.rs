@@ -1,6 +1,6 @@
 //! INIC cards in real guests: another assembly under running programs, from the host and from within a guest.
 
-use niclab_tests::{Niclab, eventually};
+use niclab_harness::{Niclab, eventually};
 
 /// What is loaded, in turns. Both deliver every message, in order: so a stream wants it.
 const ASSEMBLIES: [&str; 2] = ["selective_repeat", "conf4"];

@@ -1,6 +1,6 @@
 //! `niclab up` to `niclab down`, and interrupted runs.
 
-use niclab_tests::{Niclab, Started, eventually};
+use niclab_harness::{Niclab, Started, eventually};
 
 #[test]
 fn a_cluster_stays_up_until_it_is_taken_down() {

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use niclab_tests::{Niclab, Outcome};
+use niclab_harness::{Niclab, Outcome};
 use serde_json::Value;
 
 /// Runs a ping-pong through the NICs on both nodes; gives what node 0 said.

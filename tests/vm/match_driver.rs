@@ -1,6 +1,6 @@
 //! The kernel driver of the Match NIC in a real guest: registered memory, firmware, and all the ways they end.
 
-use niclab_tests::{Niclab, eventually, put_selftest};
+use niclab_harness::{Niclab, eventually, put_selftest};
 
 use crate::template::IS_RESTORED;
 

@@ -1,6 +1,6 @@
 //! Messages between guests: through requester pages, into posted receives, and through the Ethernet function.
 
-use niclab_tests::{Niclab, Outcome};
+use niclab_harness::{Niclab, Outcome};
 use serde_json::Value;
 
 fn sum(counts: &Value) -> u64 {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use niclab_tests::Niclab;
+use niclab_harness::Niclab;
 use serde_json::Value;
 
 fn timeline(path: &Path) -> Value {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use niclab_tests::{Niclab, Outcome};
+use niclab_harness::{Niclab, Outcome};
 
 /// A driver of docs/DRIVER.md.
 fn example_for(card: &str) -> PathBuf {

@@ -1,6 +1,6 @@
 //! Guests with a Debian root file system that holds packages.
 
-use niclab_tests::Niclab;
+use niclab_harness::Niclab;
 
 #[test]
 fn packages_are_there_and_nodes_reach_each_other_with_them() {

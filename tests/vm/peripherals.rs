@@ -1,6 +1,6 @@
 //! Cards beside the NIC in a cluster of real guests.
 
-use niclab_tests::Niclab;
+use niclab_harness::Niclab;
 use serde_json::Value;
 
 /// Bytes of a kind of crossing in a ledger.
@@ -14,7 +14,7 @@ fn bytes(ledger: &Value, crossing: &str) -> u64 {
 #[test]
 fn a_socket_and_a_program_talk_through_an_io_card_past_its_host() {
     let niclab = Niclab::new();
-    niclab_tests::build_c_examples(&niclab);
+    niclab_harness::build_c_examples(&niclab);
     let cluster = "nodes = 3\nnic = { model = \"grim\" }\n[[node]]\n[[node]]\nnic = { model = \"grim\", grim.io_card_channel = 7 }\n";
     std::fs::write(niclab.folder().join("bridge.toml"), cluster).expect("a cluster file");
     let arguments = ["run", "--cluster", "bridge.toml", "--report", "json", "--", "./grim_bridge"];

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use niclab_tests::{Niclab, Outcome};
+use niclab_harness::{Niclab, Outcome};
 
 /// The driver of docs/DRIVER.md, with one place of its source changed.
 fn example_but(from: &str, to: &str) -> tempfile::TempDir {

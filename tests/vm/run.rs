@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use niclab_tests::Niclab;
+use niclab_harness::Niclab;
 
 #[test]
 fn every_node_runs_the_command_and_knows_who_it_is() {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use niclab_tests::{Niclab, Outcome, compile};
+use niclab_harness::{Niclab, Outcome, compile};
 
 /// How two nodes must differ in something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use niclab_tests::{Niclab, Outcome, Started, eventually};
+use niclab_harness::{Niclab, Outcome, Started, eventually};
 
 /// A cache whose templates are the test's own. The rest of it is the usual cache's, by symbolic links in a folder of ours: it is
 /// there already, so nothing is built in it.

@@ -7,7 +7,7 @@ use std::{
     thread,
 };
 
-use niclab_tests::{Niclab, binary, eventually};
+use niclab_harness::{Niclab, binary, eventually};
 
 /// What a terminal sends for Ctrl-C.
 const CTRL_C: &str = "\x03";

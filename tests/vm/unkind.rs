@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use niclab_tests::{Niclab, Outcome};
+use niclab_harness::{Niclab, Outcome};
 
 /// Ends that sleep, so that interrupts and events matter, and ends that poll; niclab-perf compares what arrives with what was sent.
 const SHORT: &str = "niclab-perf pingpong --poll block -n 20 -w 2 && niclab-perf stream -s 48 -n 50 -w 2";

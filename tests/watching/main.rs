@@ -3,8 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
+use niclab_harness::{Niclab, Outcome, put_selftest};
 use niclab_spec::NicModel;
-use niclab_tests::{Niclab, Outcome, put_selftest};
 use serde_json::Value;
 
 /// Seeds of an unkind device over the cards of each model: a thousand and two over all six.

@@ -67,6 +67,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "niclab-asm",
             "niclab-bench",
             "niclab-cluster",
+            "niclab-harness",
             "niclab-images",
             "niclab-isa",
             "niclab-source",
@@ -76,11 +77,14 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ),
     ("niclab-checks", &[]),
     ("niclab-runner", &[]),
+    // Runs the command and knows nothing of what is inside: for tests alone.
+    ("niclab-harness", &[]),
     // The tests sit on top of everything.
     (
         "niclab-tests",
         &[
             "niclab-abi",
+            "niclab-harness",
             "niclab-model",
             "niclab-observe",
             "niclab-device",

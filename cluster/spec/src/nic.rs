@@ -289,7 +289,8 @@ impl<'de> Deserialize<'de> for NicConfig {
             type Value = NicConfig;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a NIC's table")
+                let name = NicModel::default().name;
+                write!(f, "a table, such as `nic = {{ {MODEL} = \"{name}\" }}`")
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<NicConfig, A::Error> {

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use niclab_tests::Outcome;
+use niclab_harness::Outcome;
 
 use crate::support::niclab;
 
@@ -67,6 +67,8 @@ fn a_bad_cluster_file_is_refused_with_file_line_key_and_mend() {
         "{impossible}"
     );
     assert!(complaint("nodes = = 2").contains("c.toml:1:9"));
+    let no_table = complaint("nic = \"inic\"\n");
+    assert!(no_table.contains("c.toml:1:7: `nic`") && no_table.contains("`nic = { model = "), "{no_table}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::{
     path::Path,
 };
 
-use niclab_tests::Outcome;
+use niclab_harness::Outcome;
 
 use crate::support::niclab;
 

@@ -35,9 +35,9 @@ use niclab_cluster::{
         start::{Start, StartMode},
     },
 };
+use niclab_harness::Niclab;
 use niclab_images::{Cache, Images, QemuCommand};
 use niclab_spec::{ClusterName, Source};
-use niclab_tests::Niclab;
 use serde_json::{Value, json};
 
 /// Long enough for a slow machine; a test that waits so long has failed.

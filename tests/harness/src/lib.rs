@@ -23,7 +23,7 @@ pub fn binary(name: &str) -> PathBuf {
 /// Where release builds of this workspace are.
 pub fn release_folder() -> PathBuf {
     let target = env::var_os("CARGO_TARGET_DIR")
-        .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../target")), PathBuf::from);
+        .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target")), PathBuf::from);
     target.join("release")
 }
 
@@ -211,7 +211,7 @@ pub fn compile(niclab: &Niclab, name: &str, text: &str) {
 /// # Panics
 /// When they cannot be built.
 pub fn build_c_examples(niclab: &Niclab) {
-    let library = Path::new(env!("CARGO_MANIFEST_DIR")).join("../guest-driver/lib");
+    let library = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../guest-driver/lib");
     let built = release_folder().join("libniclab_user.a");
     let cargo = Command::new(env!("CARGO"))
         .args(["build", "--quiet", "--offline", "--release", "--package", "niclab-user", "--lib"])
@@ -231,8 +231,8 @@ pub fn build_c_examples(niclab: &Niclab) {
 
 /// The kernel driver's test program, statically linked; built once.
 static SELFTEST: LazyLock<Vec<u8>> = LazyLock::new(|| {
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../guest-driver/kernel/selftest");
-    let header = Path::new(env!("CARGO_MANIFEST_DIR")).join("../device/abi/include");
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../guest-driver/kernel/selftest");
+    let header = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../device/abi/include");
     let files = fs::read_dir(&sources)
         .expect("the test program's sources")
         .flatten()
@@ -278,7 +278,7 @@ pub fn put_selftest(niclab: &Niclab) {
 /// # Panics
 /// When it cannot be built.
 pub fn build_rust_example(niclab: &Niclab, name: &str) {
-    let library = Path::new(env!("CARGO_MANIFEST_DIR")).join("../guest-driver/lib");
+    let library = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../guest-driver/lib");
     let cargo = Command::new(env!("CARGO"))
         .args(["build", "--quiet", "--offline", "--release", "--package", "niclab-user", "--example", name])
         .current_dir(&library)
