@@ -78,6 +78,7 @@ fn nothing_is_left_behind() {
     niclab.run(["run", "--", "true"]).success();
     let left = niclab.processes();
     assert!(left.is_empty(), "processes: {left:#?}");
+    assert!(niclab.runtime().is_dir(), "it ran somewhere else");
     let files: Vec<_> = walk(&niclab.runtime());
     assert!(files.is_empty(), "files: {files:#?}");
 }
