@@ -11,6 +11,7 @@ use std::process::ExitCode;
 use crate::arguments::Cli;
 use clap::Parser;
 use niclab_cluster::host::signals;
+use niclab_spec::descriptors;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -23,6 +24,10 @@ fn main() -> ExitCode {
     env_logger::Builder::from_env(environment).format_timestamp_millis().format_target(false).init();
     if let Err(error) = signals::take_over() {
         log::warn!("signals are not taken care of: {error}");
+    }
+    // The launcher holds a few descriptors for each node itself, and its children begin with its limit.
+    if let Err(error) = descriptors::raise_limit() {
+        log::warn!("cannot raise the limit of open files: {error}");
     }
     match commands::dispatch(cli.command) {
         Ok(code) => ExitCode::from(code),

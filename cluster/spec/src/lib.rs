@@ -10,11 +10,13 @@
 //! * [`scenario`] is a cluster and a workload with budgets, which `niclab check` holds them to.
 //! * [`rules`] is what drivers must do, and whether anybody looks.
 //! * [`pci`] holds the numbers with which QEMU must create the cluster function.
+//! * [`descriptors`] counts the file descriptors that a daemon needs.
 //!
 //! Of the project the crate imports the models, for their registry (which there are, and what a cluster file can say of each),
 //! the form of recordings, and what guests make scripts from. So both sides can depend on it.
 
 pub mod daemon;
+pub mod descriptors;
 pub mod monitor;
 pub mod pci;
 pub mod profile;

@@ -10,7 +10,8 @@ use std::{
 use anyhow::{Context, Result, bail};
 use niclab_images::{Cache, DriverModule, Images, Progress, Request, Terminal};
 use niclab_spec::{
-    BootChoice, Cluster, ClusterFile, ClusterName, GuestKernel, MAX_BOOTED_NODES, NicModel, NodeEntry, Source,
+    BootChoice, Cluster, ClusterFile, ClusterName, GuestKernel, MAX_BOOTED_NODES, NicModel, NodeEntry,
+    Source, descriptors,
 };
 
 use crate::{
@@ -122,7 +123,7 @@ fn drivers(args: &ClusterArgs, file: &mut ClusterFile, source: &mut Source) -> R
 /// Builds what is missing, templates included, and makes the plan of a cluster of this name. Nothing of the cluster is started.
 ///
 /// # Errors
-/// A part cannot be built; the message says how to mend that.
+/// A part cannot be built, or the host's limits are too low for so many nodes; the message says how to fix that.
 pub fn plan(
     args: &ClusterArgs,
     cluster: &Cluster,
@@ -130,6 +131,7 @@ pub fn plan(
     root: &RuntimeRoot,
     offline: bool,
 ) -> Result<Plan> {
+    descriptors::check(cluster.nodes.len() as u64, descriptors::hard_limit())?;
     let parts = Parts::gather(args, cluster, offline)?;
     let plan = parts.plan(name, root)?;
     let progress = Terminal::new();

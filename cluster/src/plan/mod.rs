@@ -14,6 +14,7 @@ use niclab_images::{Cache, DriverModule, Images, WatchingKernel};
 use niclab_spec::{
     Cluster, ClusterName, MacAddress, Node, RuleChecking,
     daemon::{DaemonConfig, NodeSockets},
+    descriptors,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -97,6 +98,9 @@ pub struct Plan {
     pub files: Vec<FilePlan>,
     /// The daemon, which starts first.
     pub daemon: ProcessPlan,
+    /// File descriptors that the daemon needs at most.
+    #[serde(default)]
+    pub daemon_descriptors: u64,
     /// Where the daemon answers questions.
     pub monitor_socket: PathBuf,
     /// The guests, by rank.
@@ -240,6 +244,7 @@ impl Plan {
                 env: BTreeMap::new(),
                 log: folder.join("daemon.log"),
             },
+            daemon_descriptors: descriptors::needed_by_daemon(cluster.nodes.len() as u64),
             monitor_socket,
             nodes,
             templates,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use niclab_spec::daemon::{DaemonConfig, NodeSockets};
-use niclab_spec::{ClusterFile, ClusterName, Source, SpecError};
+use niclab_spec::{ClusterFile, ClusterName, Source, SpecError, descriptors};
 use thiserror::Error;
 
 use crate::daemon::{Daemon, DaemonError};
@@ -24,6 +24,9 @@ pub enum LabError {
     /// There cannot be such a cluster.
     #[error(transparent)]
     Spec(#[from] SpecError),
+    /// The limit of open files stays as it is.
+    #[error("cannot raise the limit of open files: {0}")]
+    Limit(#[source] std::io::Error),
     /// There is no folder for sockets.
     #[error("cannot make a temporary folder for sockets: {0}")]
     Folder(#[source] std::io::Error),
@@ -42,6 +45,8 @@ impl Lab {
     /// # Errors
     /// [`LabError`].
     pub fn new(nodes: u16, change: impl FnOnce(&mut DaemonConfig)) -> Result<Self, LabError> {
+        // As the daemon's program does. A host with many cores runs many of these at once, in one process.
+        descriptors::raise_limit().map_err(LabError::Limit)?;
         let folder = tempfile::Builder::new().prefix("niclab-").tempdir().map_err(LabError::Folder)?;
         let source = Source::from_text("laboratory", format!("nodes = {nodes}"));
         let cluster = source.resolve(&source.parse::<ClusterFile>()?)?;

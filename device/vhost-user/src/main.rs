@@ -14,6 +14,7 @@ use niclab_device::lifetime::Lifetime;
 use niclab_device::monitor::clear_place;
 use niclab_device::sandbox;
 use niclab_spec::daemon::{DaemonConfig, READY_LINE};
+use niclab_spec::descriptors;
 
 /// Models the NICs of a cluster behind the vhost-user sockets of its guests.
 ///
@@ -81,7 +82,11 @@ struct BenchArguments {
 
 fn main() -> ExitCode {
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info")).init();
-    let result = match Arguments::parse() {
+    let arguments = Arguments::parse();
+    if let Err(error) = descriptors::raise_limit() {
+        log::warn!("cannot raise the limit of open files: {error}");
+    }
+    let result = match arguments {
         Arguments { command: Some(Action::Bench(arguments)), .. } => bench(&arguments),
         Arguments { command: Some(Action::Work(arguments)), .. } => work(&arguments),
         Arguments { command: Some(Action::Sandbox), .. } => {

@@ -11,7 +11,7 @@ use niclab_cluster::{
     boot::template, host::runtime::RuntimeRoot, output::table, plan::accelerator::Accelerator, programs,
 };
 use niclab_images::{Cache, Survey, survey};
-use niclab_spec::AcceleratorChoice;
+use niclab_spec::{AcceleratorChoice, MAX_BOOTED_NODES, descriptors};
 use serde::Serialize;
 
 use super::terminal;
@@ -105,6 +105,7 @@ fn checks(survey: &Survey, templates: usize) -> Vec<Check> {
             None => missing(name, "not in PATH".to_owned(), remedy),
         });
     }
+    checks.push(open_files(descriptors::hard_limit()));
     checks.push(sandbox(programs::built_device()));
     checks.push(match RuntimeRoot::locate() {
         Ok(root) => good("runtime folder", root.path().display().to_string()),
@@ -120,6 +121,21 @@ fn accelerator() -> Check {
         Ok(accelerator) => good("accelerator", format!("{}: {}", accelerator.name(), accelerator.reason)),
         // `auto` always finds one.
         Err(error) => missing("accelerator", error.to_string(), "use accelerator = \"tcg\""),
+    }
+}
+
+/// Whether this limit of open files lets a daemon serve as many nodes as a cluster may have.
+fn open_files(limit: u64) -> Check {
+    const WHAT: &str = "open files";
+    const SMALLEST_CLUSTER: u64 = 2;
+    let fit = descriptors::nodes_within(limit).min(MAX_BOOTED_NODES.into());
+    let found = format!("hard limit {limit}, enough for {fit} nodes");
+    let remedy = "raise `ulimit -Hn` (nofile in /etc/security/limits.conf, LimitNOFILE= of a systemd unit)";
+    if fit < SMALLEST_CLUSTER {
+        missing(WHAT, found, remedy)
+    } else {
+        let remedy = if fit < MAX_BOOTED_NODES.into() { remedy } else { "" };
+        Check { remedy: remedy.to_owned(), ..good(WHAT, found) }
     }
 }
 
@@ -184,6 +200,17 @@ mod tests {
         std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o700)).unwrap();
         Some(path)
+    }
+
+    #[test]
+    fn open_files_row_says_how_many_nodes_fit() {
+        let enough = open_files(524_288);
+        assert!(enough.state == State::Good && enough.remedy.is_empty(), "{}", enough.found);
+        assert!(enough.found.contains("enough for 64 nodes"), "{}", enough.found);
+        let some = open_files(1024);
+        assert!(some.state == State::Good && some.remedy.contains("ulimit -Hn"), "{}", some.found);
+        let few = open_files(100);
+        assert!(few.state == State::Missing && few.found.contains("enough for 0 nodes"), "{}", few.found);
     }
 
     #[test]

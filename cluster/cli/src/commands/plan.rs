@@ -8,6 +8,7 @@ use niclab_cluster::{
     host::{process::ProcessPlan, runtime::RuntimeRoot},
     plan::{NodePlan, Plan, RestorePlan},
 };
+use niclab_spec::descriptors;
 
 use super::terminal;
 use crate::arguments::PlanArgs;
@@ -43,7 +44,14 @@ fn text(plan: &Plan) -> String {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "\n# file {}\n{}", file.path.display(), file.text.trim_end());
     }
-    let _ = writeln!(text, "\n# daemon\n{}", shell_line(&plan.daemon));
+    let limit = descriptors::hard_limit();
+    let fit = descriptors::nodes_within(limit);
+    let _ = writeln!(
+        text,
+        "\n# daemon: up to {} open files of {limit} (ulimit -Hn), which are enough for {fit} nodes\n{}",
+        plan.daemon_descriptors,
+        shell_line(&plan.daemon)
+    );
     for template in &plan.templates {
         let _ = writeln!(
             text,

@@ -1,6 +1,6 @@
 //! What the command says without any cluster: help, schema, and errors that name the place and the mend.
 
-use std::fs;
+use std::{fs, process::Command};
 
 use niclab_harness::Outcome;
 
@@ -47,6 +47,20 @@ fn a_wrong_flag_is_a_usage_error() {
     let output = niclab().run(["run", "--node", "2"]);
     assert_eq!(output.code(), 2);
     assert!(output.stderr.contains("--nodes"));
+}
+
+#[test]
+fn cluster_beyond_the_limit_of_open_files_is_refused() {
+    let niclab = niclab();
+    let run = niclab.command(["run", "--nodes", "28", "--", "true"]);
+    let environment = run.get_envs().filter_map(|(name, value)| Some((name, value?)));
+    // A hard limit, which the launcher cannot raise.
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -n 1000; exec \"$0\" \"$@\""]).arg(run.get_program()).args(run.get_args());
+    let output = Outcome::of(limited.envs(environment).current_dir(niclab.folder()));
+    assert_eq!(output.code(), 125);
+    let says = ["28 nodes needs up to 1296 open files", "hard limit is 1000", "enough for 21 nodes"];
+    assert!(says.iter().all(|part| output.stderr.contains(part)), "{}", output.stderr);
 }
 
 #[test]

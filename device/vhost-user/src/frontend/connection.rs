@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -115,6 +116,24 @@ pub struct Connection {
     features: u64,
     queues: u64,
     stream: UnixStream,
+    backend_channel: Option<BackendChannel>,
+}
+
+/// The channel on which the daemon asks the front end for something, and the thread that answers.
+struct BackendChannel {
+    stream: UnixStream,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for BackendChannel {
+    fn drop(&mut self) {
+        // The library's handler holds both ends of the channel, so the daemon's hang-up alone never ends its thread.
+        let _ = self.stream.shutdown(std::net::Shutdown::Both);
+        if let Some(thread) = self.thread.take() {
+            // The thread ends now. A panic of it was reported when it happened.
+            let _ = thread.join();
+        }
+    }
 }
 
 impl Connection {
@@ -137,30 +156,32 @@ impl Connection {
             // Every message is acknowledged: when a call returns, the daemon has done it.
             frontend.set_hdr_flags(VhostUserHeaderFlag::NEED_REPLY);
         }
-        let mut this = Self { frontend, mapper: Arc::default(), features, queues, stream: keep };
+        let mapper = Arc::default();
+        let mut this = Self { frontend, mapper, features, queues, stream: keep, backend_channel: None };
         if protocol.contains(VhostUserProtocolFeatures::BACKEND_REQ) {
-            this.serve_backend()?;
+            this.backend_channel = Some(this.serve_backend()?);
         }
         this.frontend.set_features(features).map_err(at("SET_FEATURES"))?;
         this.set_memory(&memory.regions()?)?;
         Ok(this)
     }
 
-    /// Answers what the daemon asks for, until the daemon closes the channel.
-    fn serve_backend(&mut self) -> Result<(), FrontendError> {
+    /// Answers what the daemon asks for, until the result is dropped.
+    fn serve_backend(&mut self) -> Result<BackendChannel, FrontendError> {
+        let system = |step| move |error| FrontendError::System { step, error };
         let failed = |error| at("SET_BACKEND_REQ_FD")(vhost::Error::VhostUserProtocol(error));
         let mut handler = FrontendReqHandler::new(Arc::clone(&self.mapper)).map_err(failed)?;
         handler.set_reply_ack_flag(true);
         let sender = handler.get_tx_raw_fd();
         self.frontend.set_backend_request_fd(&sender).map_err(at("SET_BACKEND_REQ_FD"))?;
+        // SAFETY: `handler` owns the descriptor and lives until the thread takes it, below.
+        let receiver = unsafe { BorrowedFd::borrow_raw(handler.as_raw_fd()) };
+        let stream = receiver.try_clone_to_owned().map_err(system("keeping the backend channel"))?.into();
         let serve = move || {
             while let Ok(_) | Err(vhost::vhost_user::Error::ReqHandlerError(_)) = handler.handle_request() {}
         };
-        std::thread::Builder::new()
-            .name("backend-channel".to_owned())
-            .spawn(serve)
-            .map(drop)
-            .map_err(|error| FrontendError::System { step: "starting a thread", error })
+        let thread = std::thread::Builder::new().name("backend-channel".to_owned()).spawn(serve);
+        Ok(BackendChannel { stream, thread: Some(thread.map_err(system("starting a thread"))?) })
     }
 
     /// Tells the daemon another memory table.
@@ -270,7 +291,7 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // `keep` shares the socket with the library's end: closing one alone would not hang up.
+        // `stream` shares the socket with the library's end: closing one alone would not hang up.
         let _ = self.stream.shutdown(std::net::Shutdown::Both);
     }
 }

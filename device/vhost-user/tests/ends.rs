@@ -1,0 +1,53 @@
+//! A cluster in this process ends with the value that holds it: no thread and no file descriptor stays. A program of its
+//! own, so that no other test opens anything meanwhile.
+
+#![allow(clippy::unwrap_used)]
+
+use std::time::{Duration, Instant};
+
+use niclab_device::lab::{Lab, connect_ports};
+
+/// How long anything may take before the test fails: far longer than it does on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Names of this process's threads, and how many descriptors it has open.
+fn held() -> (Vec<String>, usize) {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    // A thread may end between the two steps.
+    let name = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm")).ok();
+    let mut names: Vec<String> = tasks.filter_map(|task| name(task.unwrap())).collect();
+    names.sort();
+    // The folder that is being read is one of them, in each count.
+    (names, std::fs::read_dir("/proc/self/fd").unwrap().count())
+}
+
+fn run_a_cluster() {
+    let lab = Lab::new(3, |_| ()).unwrap();
+    let guests = [0, 1].map(|node| lab.guest(node).unwrap());
+    let ethernet = [1, 2].map(|node| lab.ethernet(node, 0).unwrap());
+    let [mut from, mut to] = connect_ports([&guests[0], &guests[1]], 8).unwrap();
+    assert!(from.try_launch(&[1], [2, 3], 0));
+    from.announce();
+    let begin = Instant::now();
+    while to.try_receive().is_none() {
+        assert!(begin.elapsed() < PATIENCE, "no message");
+        std::thread::yield_now();
+    }
+    drop(ethernet);
+}
+
+#[test]
+fn cluster_leaves_no_thread_and_no_descriptor() {
+    // The first one makes what the process keeps, such as the handler of vanished pages.
+    run_a_cluster();
+    let begin = Instant::now();
+    let before = held();
+    for _ in 0..4 {
+        run_a_cluster();
+    }
+    // Threads that only wait for the end of a connection end soon after it.
+    while held() != before {
+        assert!(begin.elapsed() < PATIENCE, "before: {before:?}; now: {:?}", held());
+        std::thread::yield_now();
+    }
+}
