@@ -1,9 +1,16 @@
 //! Model time: what the modelled hardware would have taken. Never the wall clock.
 
+//!
+//! Arithmetic saturates, and no overrun is silent all the same: [`Time::LIMIT`] is half of what the number holds. A shell checks
+//! every instant at which something happens ([`Time::within_limit`]) and ends the cluster with [`EndOfTime`] beyond it. The other
+//! half is room for what one step of a model adds to an instant before the shell sees the result.
+
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub};
 
-/// An instant of model time, in picoseconds since the cluster was made. Stops after 213 days of model time.
+use thiserror::Error;
+
+/// An instant of model time, in picoseconds since the cluster was made. Nothing happens after [`Time::LIMIT`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(u64);
 
@@ -26,11 +33,32 @@ impl From<Time> for Passage {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span(u64);
 
+/// Model time is over: an instant lies after [`Time::LIMIT`]. Nothing that follows could be exact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error(
+    "model time reaches {} days after the cluster's start, and ends after {}; shorten the pauses, timeouts or rate control \
+     intervals that take so long",
+    days(*.at),
+    days(Time::LIMIT)
+)]
+pub struct EndOfTime {
+    /// The instant. It stands at [`Time::END`] where it does not fit into the number.
+    pub at: Time,
+}
+
+/// Whole days of model time since the beginning.
+const fn days(at: Time) -> u64 {
+    at.0 / (24 * 3_600 * 1_000_000_000_000)
+}
+
 impl Time {
     /// The beginning.
     pub const ZERO: Self = Self(0);
 
-    /// Where model time stops.
+    /// The last instant at which anything may happen: 106 days after the beginning.
+    pub const LIMIT: Self = Self(u64::MAX / 2);
+
+    /// The last instant that the number holds, at which arithmetic saturates.
     pub const END: Self = Self(u64::MAX);
 
     /// The instant `ps` picoseconds after the beginning.
@@ -53,6 +81,22 @@ impl Time {
         Self(self.0.saturating_add(span.0))
     }
 
+    /// This instant, where something may happen then.
+    ///
+    /// # Errors
+    /// [`EndOfTime`] after [`Time::LIMIT`].
+    pub const fn within_limit(self) -> Result<Self, EndOfTime> {
+        if self.0 <= Self::LIMIT.0 { Ok(self) } else { Err(EndOfTime { at: self }) }
+    }
+
+    /// The instant `span` later, where something may happen then.
+    ///
+    /// # Errors
+    /// [`EndOfTime`] after [`Time::LIMIT`].
+    pub const fn checked_later(self, span: Span) -> Result<Self, EndOfTime> {
+        self.later(span).within_limit()
+    }
+
     /// The instant `span` earlier, not before the beginning.
     pub const fn before(self, span: Span) -> Self {
         Self(self.0.saturating_sub(span.0))
@@ -63,6 +107,9 @@ impl Span {
     /// No time.
     pub const ZERO: Self = Self(0);
 
+    /// The shortest span.
+    pub const SHORTEST: Self = Self(1);
+
     /// A span of `ps` picoseconds.
     pub const fn from_ps(ps: u64) -> Self {
         Self(ps)
@@ -70,7 +117,7 @@ impl Span {
 
     /// A span of `ns` nanoseconds.
     pub const fn from_ns(ns: u64) -> Self {
-        Self(ns * 1_000)
+        Self(ns.saturating_mul(1_000))
     }
 
     /// Picoseconds.
@@ -126,5 +173,42 @@ impl fmt::Display for Time {
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{:03} ns (model)", self.0 / 1_000, self.0 % 1_000)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_sum_is_exact_or_an_error(from: u64, by: u64) {
+            let exact = u128::from(from) + u128::from(by);
+            let sum = Time::from_ps(from).checked_later(Span::from_ps(by));
+            if exact <= u128::from(Time::LIMIT.as_ps()) {
+                prop_assert_eq!(sum.map(|at| u128::from(at.as_ps())), Ok(exact));
+            } else {
+                prop_assert!(sum.is_err());
+            }
+        }
+
+        #[test]
+        fn a_step_within_the_limit_never_saturates(from in 0..=Time::LIMIT.0, by in 0..=Time::LIMIT.0) {
+            let (from, by) = (Time::from_ps(from), Span::from_ps(by));
+            prop_assert_eq!((from + by).since(from), by);
+            prop_assert_eq!((from + by).before(by), from);
+        }
+    }
+
+    #[test]
+    fn the_error_names_both_instants_in_days() {
+        let error = Time::END.within_limit().unwrap_err();
+        assert_eq!(error.at, Time::END);
+        let text = error.to_string();
+        assert!(text.contains("213 days") && text.contains("ends after 106"), "{text}");
     }
 }

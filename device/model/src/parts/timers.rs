@@ -5,7 +5,7 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::fmt::Debug;
 
-use crate::time::Time;
+use crate::time::{Span, Time};
 
 /// The purposes of a model's timers.
 pub trait TimerName: Copy + Debug + Ord + 'static {
@@ -41,9 +41,13 @@ impl<T: TimerName> Timers<T> {
         self.deadlines.get(index_of(timer, place)).is_some_and(Option::is_some)
     }
 
-    /// Starts the timer, or gives it another deadline.
-    pub fn start(&mut self, timer: T, place: usize, deadline: Time) {
-        self.set(timer, place, Some(deadline));
+    /// Starts the timer, or gives it another deadline: `wait` after `now`, and always later than `now`. A timer that fires at the
+    /// instant at which it is started, and is then started again, would keep the card busy for ever at that instant. At
+    /// [`Time::END`] there is no later instant, so no timer starts there: the shell ends the cluster before
+    /// ([`crate::time::EndOfTime`]).
+    pub fn start(&mut self, timer: T, place: usize, now: Time, wait: Span) {
+        let deadline = now.later(wait.max(Span::SHORTEST));
+        self.set(timer, place, Some(deadline).filter(|deadline| *deadline > now));
     }
 
     /// Stops the timer.
@@ -109,8 +113,8 @@ mod tests {
         let at = Time::from_ps;
         let mut timers = Timers::default();
         assert_eq!(timers.next(), None);
-        timers.start(Timer::Probe, 3, at(20));
-        timers.start(Timer::Probe, 5, at(10));
+        timers.start(Timer::Probe, 3, at(5), Span::from_ps(15));
+        timers.start(Timer::Probe, 5, at(5), Span::from_ps(5));
         assert_eq!(timers.next(), Some(at(10)));
         assert_eq!(timers.take_expired(at(9)), None);
         assert_eq!(timers.take_expired(at(15)), Some((Timer::Probe, 5)));
@@ -126,13 +130,24 @@ mod tests {
     fn of_the_same_instant_the_first_timer_of_the_first_place_comes_first() {
         let mut timers = Timers::default();
         for (timer, place) in [(Timer::Retransmission, 0), (Timer::Probe, 7), (Timer::Probe, 2)] {
-            timers.start(timer, place, Time::from_ps(5));
+            timers.start(timer, place, Time::ZERO, Span::from_ps(5));
         }
         let order = core::iter::from_fn(|| timers.take_expired(Time::from_ps(5)));
         assert!(order.eq([(Timer::Probe, 2), (Timer::Probe, 7), (Timer::Retransmission, 0)]));
     }
 
     proptest! {
+        #[test]
+        fn a_started_timer_never_fires_at_the_instant_of_its_start(
+            now in prop_oneof![any::<u64>(), Just(Time::LIMIT.as_ps()), Just(u64::MAX)],
+            wait in prop_oneof![any::<u64>(), Just(0), Just(u64::MAX)],
+        ) {
+            let (now, mut timers) = (Time::from_ps(now), Timers::default());
+            timers.start(Timer::Probe, 0, now, Span::from_ps(wait));
+            prop_assert_eq!(timers.take_expired(now), None);
+            prop_assert!(timers.next().is_some() || now == Time::END);
+        }
+
         #[test]
         fn they_are_a_plain_table_of_deadlines(
             script in prop::collection::vec((any::<bool>(), 0..9_usize, prop::option::of(0..50_u64), 0..50_u64), 0..200),

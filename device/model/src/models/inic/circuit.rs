@@ -18,6 +18,14 @@ use crate::nic::FrameBytes;
 use crate::parts::host_interface::Machine;
 use crate::time::Time;
 
+/// Steps of components that one input sets off at most; the rest follows at the same instant of model time. Packets of four bytes of
+/// a long message, of which a window waited, take millions of steps, and a guest chooses both. Ours: a bound, some hundred
+/// microseconds of the shell's time.
+const MAX_STEPS: u32 = 1_024;
+
+/// What a step costs, as [`crate::nic::Nic::work_done`] counts. Ours: how work is counted.
+const STEP_WORK: u64 = 12;
+
 // A bit for each component that has something to do.
 const _: () = assert!(MAX_COMPONENTS <= u64::BITS as usize);
 
@@ -159,6 +167,8 @@ pub(super) struct Circuit {
     ready: u64,
     /// When a place comes free that a component waits for.
     place_at: Option<Time>,
+    /// When components continue that had more steps to do than one input may set off.
+    resume_at: Option<Time>,
     /// Components that may have deadlines, and those that read the host's memory.
     timed: Vec<usize>,
     readers: Vec<usize>,
@@ -309,7 +319,7 @@ impl Circuit {
             indexed.filter(|(_, component)| which(*component)).map(|(index, _)| index).collect()
         };
         let (timed, readers) = (those(|it| it.is_timed()), those(|it| it.is_reader()));
-        Self { components: boxes, wiring, fifos, ready: 0, place_at: None, timed, readers }
+        Self { components: boxes, wiring, fifos, ready: 0, place_at: None, resume_at: None, timed, readers }
     }
 
     /// Lets one component do something, and then all that follows from it.
@@ -404,27 +414,30 @@ impl Circuit {
             > 0
     }
 
-    /// When a place comes free that a component waits for.
-    pub(super) const fn place_at(&self) -> Option<Time> {
-        self.place_at
+    /// When components continue that wait for a place, or that had more to do than one input may set off.
+    pub(super) fn work_at(&self) -> Option<Time> {
+        self.place_at.into_iter().chain(self.resume_at).min()
     }
 
     /// The next deadline of any component.
     pub(super) fn deadline(&self) -> Option<Time> {
         let timed = self.timed.iter().filter_map(|index| self.components.get(*index)?.deadline());
-        timed.chain(self.place_at).min()
+        timed.chain(self.work_at()).min()
     }
 
-    /// Carries everything through. It ends: a token that is put is one that was taken, or stands for a message of the host, of
-    /// which at most as many are under way as the outstanding limit says.
+    /// Carries everything through, [`MAX_STEPS`] steps at most. What is left to do then is work in hand, due at the same instant.
     fn settle(&mut self, now: Time, card: &mut Card) {
-        while self.ready != 0 {
+        let mut steps = 0;
+        while self.ready != 0 && steps < MAX_STEPS {
             let index = self.ready.trailing_zeros() as usize;
             self.ready &= self.ready - 1;
+            steps += 1;
             if self.act(index, now, card, |component, io| component.step(io)) == Some(true) {
                 self.ready |= 1 << index;
             }
         }
+        card.effects.spend(u64::from(steps) * STEP_WORK);
+        self.resume_at = (self.ready != 0).then_some(now);
     }
 }
 

@@ -428,7 +428,7 @@ impl Nic for Inic {
     }
 
     fn poll_work(&self) -> Option<Time> {
-        if self.stage.is_switching() { None } else { self.assembled.circuit.place_at() }
+        if self.stage.is_switching() { None } else { self.assembled.circuit.work_at() }
     }
 
     fn accepts_store(&self, port: u32) -> bool {

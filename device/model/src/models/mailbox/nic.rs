@@ -317,7 +317,7 @@ fn send(
 ) -> Time {
     let sent = effects.work(Machine::Transmit, ready, letter.frame.len() as u64).end;
     effects.frame(sent, letter.frame.clone(), Some(letter.message));
-    timers.start(Timer::Repeat, index, sent + letter.wait);
+    timers.start(Timer::Repeat, index, sent, letter.wait);
     sent
 }
 

@@ -254,7 +254,7 @@ impl Requester {
             port.probe_wait = self.probe_first;
             self.timers.stop(Timer::CreditProbe, index);
         } else if !self.timers.is_running(Timer::CreditProbe, index) {
-            self.timers.start(Timer::CreditProbe, index, now + port.probe_wait);
+            self.timers.start(Timer::CreditProbe, index, now, port.probe_wait);
         }
     }
 

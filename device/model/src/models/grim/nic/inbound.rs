@@ -158,7 +158,7 @@ impl Grim {
     /// A message waits for room, or one that may hold it has come so far.
     fn mind_room(&mut self, at: Time) {
         if !self.waiting.is_empty() && !self.timers.is_running(Timer::Room, 0) {
-            self.timers.start(Timer::Room, 0, at + self.config.patience());
+            self.timers.start(Timer::Room, 0, at, self.config.patience());
         }
     }
 

@@ -120,12 +120,20 @@ pub(in crate::models::inic) struct HostReceive {
     peers: Numbered<Peer>,
     /// Nodes whose packets wait, in the order in which the first of them came.
     waiting: VecDeque<u16>,
+    /// How many of these are still to be asked whether their packets go on, since room was posted.
+    left_to_ask: usize,
 }
 
 impl HostReceive {
     /// Of packets with so many bytes of a message.
     pub(in crate::models::inic) fn new(is_placed: bool, packet_bytes: u64, first: Number) -> Self {
-        Self { is_placed, packet_bytes, peers: Numbered::new(first), waiting: VecDeque::new() }
+        Self {
+            is_placed,
+            packet_bytes,
+            peers: Numbered::new(first),
+            waiting: VecDeque::new(),
+            left_to_ask: 0,
+        }
     }
 
     /// Takes a packet, or gives it back when there is no room for its message.
@@ -244,32 +252,32 @@ impl HostReceive {
         }
     }
 
-    /// Packets that wait go on where there is room now.
+    /// One packet that waits goes on, where there is room now. A guest that posts no room for long has a whole memory of packets
+    /// waiting: each is a step, so that the circuit can pause between them.
     fn go_on(&mut self, io: &mut Io<'_>) -> bool {
-        let mut did = false;
-        if !io.card.has_room_posted() {
-            return did;
+        if self.left_to_ask == 0 && io.card.has_room_posted() {
+            self.left_to_ask = self.waiting.len();
         }
-        for _ in 0..self.waiting.len() {
-            let Some(source) = self.waiting.pop_front() else { break };
-            loop {
-                let next = self.peers.known(source).and_then(|peer| peer.waiting.pop_front());
-                let Some((at, data)) = next else { break };
-                let bytes = data.frame.len();
-                match self.on_data(at.max(io.now), data, io.card) {
-                    None => {
-                        io.card.waiting.remove(source, bytes);
-                        did = true;
-                    }
-                    Some(data) => {
-                        self.peers.of(source).waiting.push_front((at, data));
-                        self.waiting.push_back(source);
-                        break;
-                    }
-                }
-            }
+        while self.left_to_ask > 0
+            && let Some(source) = self.waiting.pop_front()
+        {
+            let next = self.peers.known(source).and_then(|peer| peer.waiting.pop_front());
+            let Some((at, data)) = next else {
+                self.left_to_ask -= 1;
+                continue;
+            };
+            let bytes = data.frame.len();
+            let Some(data) = self.on_data(at.max(io.now), data, io.card) else {
+                io.card.waiting.remove(source, bytes);
+                self.waiting.push_front(source);
+                return true;
+            };
+            self.peers.of(source).waiting.push_front((at, data));
+            self.waiting.push_back(source);
+            self.left_to_ask -= 1;
         }
-        did
+        self.left_to_ask = 0;
+        false
     }
 }
 
@@ -301,6 +309,10 @@ fn end(at: Time, open: Open, source: u16, number: u32, result: u32, card: &mut C
 
 impl Component for HostReceive {
     fn step(&mut self, io: &mut Io<'_>) -> bool {
+        // What waited goes before what comes now.
+        if self.left_to_ask > 0 && self.go_on(io) {
+            return true;
+        }
         let Some((at, Token::Data(data))) = io.take(0) else { return self.go_on(io) };
         let worked = io.work(at, data.bytes.len());
         if data.for_card {
@@ -332,6 +344,7 @@ impl Component for HostReceive {
     /// Messages of which packets are missing never get them.
     fn on_hand_over(&mut self, io: &mut Io<'_>) {
         self.waiting.clear();
+        self.left_to_ask = 0;
         for (source, peer) in self.peers.iter_mut() {
             for (message, open) in core::mem::take(&mut peer.open) {
                 end(io.now, open, source, message, POST_INCOMPLETE, io.card);
@@ -343,6 +356,7 @@ impl Component for HostReceive {
 
     fn on_close(&mut self, io: &mut Io<'_>) {
         self.waiting.clear();
+        self.left_to_ask = 0;
         for (_, peer) in self.peers.iter_mut() {
             for (message, open) in core::mem::take(&mut peer.open) {
                 peer.is_skipping = true;

@@ -56,7 +56,7 @@ impl Component for Timer {
         if let Some((at, Token::Next(Next { node }))) = io.take(NEXT) {
             let worked = io.work(at, 0);
             let wait = self.timeout.times(1 << *self.expiries.of(node)).min(LONGEST_WAIT.max(self.timeout));
-            self.timers.start(Name::Silence, node.into(), worked + wait);
+            self.timers.start(Name::Silence, node.into(), worked, wait);
             return true;
         }
         let now = io.now;
