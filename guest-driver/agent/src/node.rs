@@ -38,9 +38,14 @@ const SSH_DAEMON: &str = "/usr/sbin/sshd";
 /// How long all else waits for a network interface, which takes no time where the machine is not busy with others.
 const INTERFACE_PATIENCE: Duration = Duration::from_secs(20);
 
-/// The 9p tag under which QEMU offers the host's folder, and how it is mounted. `cache=mmap` lets programs be started from it.
+/// The 9p tag under which QEMU offers the host's folder.
 const SHARE_TAG: &str = "cwd";
-const SHARE_OPTIONS: &std::ffi::CStr = c"trans=virtio,version=9p2000.L,msize=524288,cache=mmap";
+
+/// `cache=none`, because the host and other guests write to the same files. Each read and write goes to QEMU, which opened the
+/// file with the guest's `O_APPEND`: the host's kernel finds the end of the file, and the writer gets its error. Any other mode
+/// keeps pages in the guest (the kernel's Documentation/filesystems/9p.rst). Programs start by private mappings, which this
+/// mode has.
+const SHARE_OPTIONS: &std::ffi::CStr = c"trans=virtio,version=9p2000.L,msize=524288,cache=none";
 
 /// What the agent knows of the node that its guest is. None before the host said it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
