@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::thread;
 
 use serde::{Deserialize, Serialize};
@@ -16,13 +17,14 @@ use crate::cache::{Cache, Key, KeyBuilder, remove_all};
 use crate::command::{stream, tree_command};
 use crate::error::{At, ImageError};
 use crate::module::{self, DRIVER, keep_notes};
+use crate::own_kernel::{ModuleTreeError, OwnKernel};
 use crate::progress::{Progress, step};
 use crate::sandbox::Sandbox;
 use crate::tree::Tree;
 use crate::watching::current_kernel;
 
 /// Change it when the code below changes what is built.
-const RECIPE: &str = "driver 1";
+const RECIPE: &str = "driver 2";
 /// The kind of artefact in the cache.
 const KIND: &str = "driver";
 /// So many drivers are kept built: those that somebody edits at the time.
@@ -35,14 +37,22 @@ pub const BUILT_AT: &str = "/driver-build";
 pub(crate) const BUILD: &str = "driver-build";
 /// Beside it, what every driver can include.
 const INCLUDE: &str = "driver-include";
+/// Where that was when a driver was built.
+pub(crate) const INCLUDED_AT: &str = "/driver-include";
 /// The contract with the device, in C.
-const ABI: &str = "niclab_abi.h";
+pub(crate) const ABI: &str = "niclab_abi.h";
 
 /// The module in an artefact, without debugging information, and with it.
 const MODULE: &str = "module.ko";
 const WITH_DEBUG: &str = "module.ko.debug";
 /// Its name, in a file.
 const NAME: &str = "name";
+/// How each file was compiled, one command a line, with the paths of the build.
+const COMMANDS: &str = "commands";
+
+/// Below the artefact while it is built against a kernel of the user's own: the source, and what it includes.
+const OWN_BUILD: &str = "build";
+const OWN_INCLUDE: &str = "include";
 
 /// A driver is some files of source, not a file system: more is somebody's home folder, given by mistake.
 const MOST_FILES: usize = 2_000;
@@ -98,6 +108,9 @@ pub enum DriverError {
         /// Why.
         why: &'static str,
     },
+    /// The user's own kernel has no tree to build against.
+    #[error(transparent)]
+    Tree(#[from] ModuleTreeError),
     /// A module of another kernel.
     #[error(
         "{} was built for kernel {of}, and the guests run {wanted}; give the folder of its source, and niclab builds it",
@@ -128,6 +141,13 @@ pub struct DriverModule {
     pub depends: Vec<String>,
 }
 
+impl DriverModule {
+    /// How its files were compiled, where niclab built it from source: one command a line.
+    pub(crate) fn commands(&self) -> Option<String> {
+        fs::read_to_string(self.file.with_file_name(COMMANDS)).ok().filter(|_| self.source.is_some())
+    }
+}
+
 /// niclab's own driver, of which this is the folder.
 pub(crate) fn own(folder: &Path) -> DriverModule {
     DriverModule {
@@ -139,31 +159,53 @@ pub(crate) fn own(folder: &Path) -> DriverModule {
     }
 }
 
+/// The kernel that a driver is for.
+#[derive(Clone, Copy, Debug)]
+pub enum DriverKernel<'a> {
+    /// The guests' usual one.
+    Stock,
+    /// The debug kernel that `niclab kernel build` makes.
+    Watching,
+    /// One of the user's own.
+    Own(&'a OwnKernel),
+}
+
 /// The driver at `path`: a module as it is, or one built from a folder of source, unless that is in the cache. Needs the package tree,
-/// and for guests that are watched the kernel that watches.
+/// and the kernel that it is for.
 ///
 /// # Errors
 /// [`DriverError`].
 pub fn ensure_driver(
     cache: &Cache,
     path: &Path,
-    is_watched: bool,
+    kernel: DriverKernel<'_>,
     progress: &dyn Progress,
 ) -> Result<DriverModule, DriverError> {
     let tree = cache.find(Tree::KIND, &Tree::key());
     let tree = tree.ok_or_else(|| ImageError::BrokenTree { tree: cache.root(), what: "package tree".into() });
     let mut tree = Tree::open(&tree?)?;
-    if is_watched {
+    if let DriverKernel::Watching = kernel {
         tree = current_kernel(cache)?.tree(&tree);
     }
+    let own = match kernel {
+        DriverKernel::Own(own) => Some(own),
+        DriverKernel::Stock | DriverKernel::Watching => None,
+    };
+    // A kernel of the user's own that does not say its release takes what it is given, or refuses it itself.
+    let release = own.map_or(Some(&tree.kernel_release), |own| own.release.as_ref());
+    let release = release.map(String::as_str);
     if path.is_file() {
-        return read(path, &tree.kernel_release);
+        return read(path, release);
     }
     if !path.is_dir() {
         return Err(DriverError::Absent(path.to_owned()));
     }
     let sources = Sources::collect(path)?;
-    let key = sources.key(&tree);
+    let own_tree = own.map(OwnKernel::module_tree).transpose()?;
+    let key = match own_tree {
+        Some(own_tree) => sources.key_on(own_tree)?,
+        None => sources.key(&tree),
+    };
     let folder = match cache.find_derived(KIND, &key) {
         Some(folder) => folder,
         None => step(progress, "your driver", || {
@@ -173,11 +215,14 @@ pub fn ensure_driver(
                 KEPT,
                 progress,
                 |_| true,
-                |staging| build(&tree, &sources, staging, progress),
+                |staging| match own_tree {
+                    Some(own_tree) => build_on(own_tree, &tree, &sources, staging, progress),
+                    None => build(&tree, &sources, staging, progress),
+                },
             )
         })?,
     };
-    let mut driver = read(&folder.join(MODULE), &tree.kernel_release)?;
+    let mut driver = read(&folder.join(MODULE), release)?;
     driver.name = fs::read_to_string(folder.join(NAME)).at("read", &folder.join(NAME))?.trim().to_owned();
     driver.with_debug = Some(folder.join(WITH_DEBUG));
     driver.source = Some(path.to_owned());
@@ -248,13 +293,47 @@ impl Sources {
     }
 
     fn key(&self, tree: &Tree) -> Key {
-        let key = KeyBuilder::new(RECIPE).text(&tree.id.to_string()).text(&tree.kernel_release).bytes(abi());
+        self.finish(KeyBuilder::new(RECIPE).text(&tree.id.to_string()).text(&tree.kernel_release))
+    }
+
+    /// The key of a build against a kernel tree of the user's own, as that was last built.
+    fn key_on(&self, tree: &Path) -> Result<Key, ImageError> {
+        let mut key = KeyBuilder::new(RECIPE).bytes(tree.as_os_str().as_encoded_bytes());
+        for name in [".config", "Module.symvers", "include/config/kernel.release"] {
+            let path = tree.join(name);
+            key = key.bytes(&fs::read(&path).at("read", &path)?);
+        }
+        Ok(self.finish(key))
+    }
+
+    fn finish(&self, key: KeyBuilder) -> Key {
+        let key = key.bytes(abi());
         // Names are no text; their bytes are.
         let files = self
             .files
             .iter()
             .fold(key, |key, (name, content)| key.bytes(name.as_os_str().as_encoded_bytes()).bytes(content));
         files.finish()
+    }
+}
+
+impl Sources {
+    /// Writes the source into `folder` and what every driver can include into `include`, both new.
+    fn write(&self, folder: &Path, include: &Path) -> Result<(), ImageError> {
+        for made in [folder, include] {
+            remove_all(made)?;
+            fs::create_dir(made).at("create", made)?;
+        }
+        let header = include.join(ABI);
+        fs::write(&header, abi()).at("write", &header)?;
+        for (name, content) in &self.files {
+            let path = folder.join(name);
+            if let Some(parent) = path.parent() {
+                fs::create_dir_all(parent).at("create", parent)?;
+            }
+            fs::write(&path, content).at("write", &path)?;
+        }
+        Ok(())
     }
 }
 
@@ -266,54 +345,80 @@ pub fn is_driver_source(name: &Path) -> bool {
     let is_build = text.starts_with("Makefile") || text.starts_with("Kbuild");
     !text.starts_with('.')
         && !text.ends_with(".mod.c")
-        && (is_build || ["c", "h", "S", "inc", "mk"].contains(&extension.as_ref()))
+        && (is_build || ["c", "h", "S", "inc", "mk", "rs"].contains(&extension.as_ref()))
 }
 
-fn abi() -> &'static [u8] {
+pub(crate) fn abi() -> &'static [u8] {
     DRIVER.iter().find(|(name, _)| *name == ABI).map_or(&[], |(_, content)| content)
 }
 
 fn build(tree: &Tree, sources: &Sources, staging: &Path, progress: &dyn Progress) -> Result<(), DriverError> {
     let (folder, include) = (tree.path.join(BUILD), tree.path.join(INCLUDE));
-    for made in [&folder, &include] {
-        remove_all(made)?;
-        fs::create_dir(made).at("create", made)?;
-    }
-    let header = include.join(ABI);
-    fs::write(&header, abi()).at("write", &header)?;
-    for (name, content) in &sources.files {
-        let path = folder.join(name);
-        if let Some(parent) = path.parent() {
-            fs::create_dir_all(parent).at("create", parent)?;
-        }
-        fs::write(&path, content).at("write", &path)?;
-    }
-    let result = make(tree, sources, &folder, progress).and_then(|()| keep(tree, sources, &folder, staging));
+    sources.write(&folder, &include)?;
+    let result = make(tree, sources, &folder, progress)
+        .and_then(|()| keep(tree, sources, [&folder, &include], staging));
     remove_all(&folder)?;
     remove_all(&include)?;
     result
 }
 
+/// Builds against a kernel tree of the user's own, with the host's make and the compiler that the tree is configured for.
+fn build_on(
+    own_tree: &Path,
+    tree: &Tree,
+    sources: &Sources,
+    staging: &Path,
+    progress: &dyn Progress,
+) -> Result<(), DriverError> {
+    let (folder, include) = (staging.join(OWN_BUILD), staging.join(OWN_INCLUDE));
+    sources.write(&folder, &include)?;
+    let config = own_tree.join(".config");
+    let config = fs::read_to_string(&config).at("read", &config)?;
+    let mut make = Command::new("make");
+    make.arg(jobs()).arg("-C").arg(own_tree).arg(format!("M={}", folder.display()));
+    make.arg(format!("KCPPFLAGS=-I{}", include.display()));
+    // Debugging information names the source as that of other builds does, of which the user's path is made.
+    make.arg(format!("KCFLAGS=-g -ffile-prefix-map={}={BUILT_AT}", folder.display()));
+    make.args(config.lines().any(|line| line == "CONFIG_CC_IS_CLANG=y").then_some("LLVM=1")).arg("modules");
+    run_make(&mut make, &folder.display().to_string(), sources, progress)?;
+    keep(tree, sources, [&folder, &include], staging)?;
+    remove_all(&folder)?;
+    Ok(remove_all(&include)?)
+}
+
+fn jobs() -> String {
+    format!("-j{}", thread::available_parallelism().map_or(1, usize::from))
+}
+
 fn make(tree: &Tree, sources: &Sources, folder: &Path, progress: &dyn Progress) -> Result<(), DriverError> {
     let headers = tree.headers();
-    let jobs = format!("-j{}", thread::available_parallelism().map_or(1, usize::from));
+    let jobs = jobs();
     let (module, include) = (format!("M=/{BUILD}"), format!("KCPPFLAGS=-I/{INCLUDE}"));
     let program =
         [&["make", &jobs, "-C", &headers, &module, &include], tree.make_args, &["modules"]].concat();
     let sandbox = Sandbox::detect(&tree.path)?;
+    debug_assert!(folder.starts_with(&tree.path));
+    run_make(&mut sandbox.enter(&tree.path, &program), BUILT_AT, sources, progress)
+}
+
+/// Runs make, which finds the source at `built_at`.
+fn run_make(
+    make: &mut Command,
+    built_at: &str,
+    sources: &Sources,
+    progress: &dyn Progress,
+) -> Result<(), DriverError> {
     let mut said = VecDeque::new();
-    let mut make = sandbox.enter(&tree.path, &program);
-    let end = stream(&mut make, |line| {
+    let end = stream(make, |line| {
         progress.detail("your driver", line.trim());
         if is_the_compilers(line) {
-            said.push_back(users(line, &sources.path));
+            said.push_back(users(line, built_at, &sources.path));
         }
         // What ends a build stands at the end.
         if said.len() > MOST_LINES {
             said.pop_front();
         }
     })?;
-    debug_assert!(folder.starts_with(&tree.path));
     let output = said.iter().fold(String::new(), |mut text, line| {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{line}");
@@ -328,8 +433,8 @@ fn make(tree: &Tree, sources: &Sources, folder: &Path, progress: &dyn Progress) 
 }
 
 /// A line of the build's with the user's path in place of ours.
-fn users(line: &str, path: &Path) -> String {
-    line.trim_end().replace(&format!("/{BUILD}"), &path.display().to_string())
+fn users(line: &str, built_at: &str, path: &Path) -> String {
+    line.trim_end().replace(built_at, &path.display().to_string())
 }
 
 /// Whether a line says something of the source: what make does and where is of no interest.
@@ -351,7 +456,12 @@ fn is_the_compilers(line: &str) -> bool {
 }
 
 /// Puts the one module that was built into the artefact.
-fn keep(tree: &Tree, sources: &Sources, folder: &Path, staging: &Path) -> Result<(), DriverError> {
+fn keep(
+    tree: &Tree,
+    sources: &Sources,
+    [folder, include]: [&Path; 2],
+    staging: &Path,
+) -> Result<(), DriverError> {
     let mut modules = Vec::new();
     for entry in fs::read_dir(folder).at("list", folder)? {
         let path = entry.at("list", folder)?.path();
@@ -374,11 +484,32 @@ fn keep(tree: &Tree, sources: &Sources, folder: &Path, staging: &Path) -> Result
     stream(&mut strip, |_| ())?.ok("stripping your driver", "strip")?;
     let name = module.file_stem().map(|name| name.to_string_lossy().replace('-', "_")).unwrap_or_default();
     fs::write(staging.join(NAME), name).at("write", staging)?;
-    Ok(())
+    let commands = staging.join(COMMANDS);
+    Ok(fs::write(&commands, compile_commands(folder, include)?).at("write", &commands)?)
+}
+
+/// How each file of the source was compiled, as the kernel's build system keeps it in files `.NAME.o.cmd`: one command a line.
+fn compile_commands(folder: &Path, include: &Path) -> Result<String, ImageError> {
+    let (built, included) = (folder.display().to_string(), include.display().to_string());
+    let mut commands = Vec::new();
+    for entry in fs::read_dir(folder).at("list", folder)? {
+        let path = entry.at("list", folder)?.path();
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        if !name.ends_with(".o.cmd") || name.ends_with(".mod.o.cmd") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).at("read", &path)?;
+        let saved = text.lines().find(|line| line.starts_with("savedcmd_") && line.contains(" -c "));
+        // Behind the compiler come tools that check the object file.
+        let command = saved.and_then(|line| line.split_once(" := ")?.1.split(" ; ").next());
+        commands.extend(command.map(|text| text.replace(&built, BUILT_AT).replace(&included, INCLUDED_AT)));
+    }
+    commands.sort();
+    Ok(commands.iter().fold(String::new(), |text, command| text + command + "\n"))
 }
 
 /// Reads what a module says of itself, and whether it is for this kernel.
-fn read(path: &Path, kernel_release: &str) -> Result<DriverModule, DriverError> {
+fn read(path: &Path, kernel_release: Option<&str>) -> Result<DriverModule, DriverError> {
     let no_module = |why| DriverError::NoModule { path: path.to_owned(), why };
     let about = fs::metadata(path).at("look at", path)?;
     if about.len() > MOST_MODULE_BYTES {
@@ -394,8 +525,8 @@ fn read(path: &Path, kernel_release: &str) -> Result<DriverModule, DriverError> 
     let magic =
         said_of(said, "vermagic").ok_or_else(|| no_module("it does not say for which kernel it is"))?;
     let of = magic.split(' ').next().unwrap_or_default();
-    if of != kernel_release {
-        let (of, wanted) = (of.to_owned(), kernel_release.to_owned());
+    if let Some(wanted) = kernel_release.filter(|release| of != *release) {
+        let (of, wanted) = (of.to_owned(), wanted.to_owned());
         return Err(DriverError::OtherKernel { path: path.to_owned(), of, wanted });
     }
     let stem = || path.file_stem().map(|stem| stem.to_string_lossy().replace('-', "_")).unwrap_or_default();
@@ -448,7 +579,7 @@ mod tests {
     #[test]
     fn what_the_compiler_says_is_shown_with_the_users_paths_and_nothing_else() {
         let path = Path::new("/home/me/driver");
-        let line = users("/driver-build/a.c:3:5: error: expected ';'", path);
+        let line = users("/driver-build/a.c:3:5: error: expected ';'", BUILT_AT, path);
         assert_eq!(line, "/home/me/driver/a.c:3:5: error: expected ';'");
         assert!(is_the_compilers(&line) && is_the_compilers("    3 |  int x"));
         for progress in
@@ -488,7 +619,7 @@ mod tests {
         let path = folder.path().join("my-driver.ko");
         let said = |content: &[u8]| {
             fs::write(&path, content).unwrap();
-            read(&path, "6.12.1")
+            read(&path, Some("6.12.1"))
         };
         let text = |content: &[u8]| said(content).unwrap_err().to_string();
         assert!(text(b"text").contains("no ELF file"));

@@ -155,6 +155,29 @@ pub enum Command {
 pub enum DriverAction {
     /// Do as `run`, again at each change of the driver's source, until Ctrl-C. A run that goes on is ended first.
     Watch(RunArgs),
+    /// Build a driver without running it, and write the module, the header of the contract with the device and
+    /// `compile_commands.json`, which editors read, into a folder.
+    Build(DriverBuildArgs),
+}
+
+/// Arguments of `driver build`.
+#[derive(Debug, Args)]
+pub struct DriverBuildArgs {
+    /// The folder with the driver's source and its Makefile.
+    #[arg(value_name = "FOLDER")]
+    pub driver: PathBuf,
+    /// The folder to write to, which is made if needed.
+    #[arg(short, long, value_name = "FOLDER")]
+    pub output: PathBuf,
+    /// The kernel that it is for, as in `run`: `watching`, or the tree in which one of your own was built. Default: the guests' own.
+    #[arg(long, value_name = "KERNEL")]
+    pub kernel: Option<PathBuf>,
+    /// Package mirror; default: the one of the host's apt configuration.
+    #[arg(long, value_name = "URL")]
+    pub mirror: Option<String>,
+    /// Use no network; fail if something is missing.
+    #[arg(long)]
+    pub offline: bool,
 }
 
 /// What `kernel` does.

@@ -228,9 +228,12 @@ pub struct NodeFigures {
     /// The command's code; none if it did not end. Live only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<u8>,
-    /// Why the command did not end by itself, or was not started. Live only.
+    /// How the command failed (its exit code or signal, and what the kernel says of that), or why it was not started. Live only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// The last lines that the guest wrote on its console while the command ran, 10 at most, where the command failed. Live only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub console: Vec<String>,
     /// Messages that the host sent through the modelled NIC.
     pub messages_sent: u64,
     /// Messages that the modelled NIC wrote into the host's memory.
@@ -259,6 +262,12 @@ pub struct NodeFigures {
     pub interrupts: BTreeMap<String, u64>,
     /// Events for which the driver had asked not to be interrupted.
     pub suppressed_interrupts: u64,
+    /// Events that the NIC merged into one that waited, because the driver had left no event buffer. Live only.
+    #[serde(default, skip_serializing_if = "crate::workload::is_zero")]
+    pub events_merged: u64,
+    /// Control requests of the driver that the NIC refused. Live only.
+    #[serde(default, skip_serializing_if = "crate::workload::is_zero")]
+    pub control_refused: u64,
     /// The modelled NIC's ports of which anything was counted, each behind a page of its own.
     #[serde(default)]
     pub ports: Vec<PortFigures>,
@@ -294,6 +303,10 @@ pub struct NodeFigures {
     /// What watched in the guest's kernel, as it was asked at the end: by these names nothing else was found. Live only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kernel_watchers: Vec<String>,
+    /// How many rules of the device programmer's manual this node's driver and programs were checked against; none where `rules` is off.
+    /// Live only.
+    #[serde(default, skip_serializing_if = "crate::workload::is_zero")]
+    pub rules_checked: u64,
     /// Rules of the device programmer's manual that this node's driver or programs broke, by name (docs/RULES.md), where cards look
     /// for it: since the daemon started, so that loading the driver is part of it. Live only.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

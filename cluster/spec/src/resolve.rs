@@ -396,12 +396,6 @@ impl Checker<'_> {
                 self.report(&format!("{place}driver_args"), what, mend);
             }
         }
-        if matches!(self.source.kernel_of(file), GuestKernel::Own(_))
-            && (file.driver.is_some() || file.node.iter().any(|node| node.driver.is_some()))
-        {
-            let what = "a driver is built for niclab's own guest kernel, and there is a kernel of your own";
-            self.report("kernel", what, "leave out `kernel` or `driver`");
-        }
     }
 
     fn own_files(&mut self, file: &ClusterFile) {
@@ -415,12 +409,12 @@ impl Checker<'_> {
             "{of_image}, or say `{}`: the one that `niclab kernel build` makes",
             GuestKernel::WATCHING
         );
-        for (key, path, mend) in [("kernel", kernel, of_kernel.as_str()), ("image", image, of_image)] {
-            if let Some(path) = path
-                && !path.is_file()
-            {
-                self.report(key, format!("there is no file {}", path.display()), mend);
-            }
+        if let Some(path) = kernel.filter(|path| !path.exists()) {
+            let what = format!("there is neither a file nor a folder {}", path.display());
+            self.report("kernel", what, &of_kernel);
+        }
+        if let Some(path) = image.filter(|path| !path.is_file()) {
+            self.report("image", format!("there is no file {}", path.display()), of_image);
         }
         let nodes_packages = file.node.iter().filter_map(|node| node.packages.as_ref());
         if file.image.is_some() && nodes_packages.chain([&file.packages]).any(|packages| !packages.is_empty())
@@ -761,7 +755,6 @@ mod tests {
             ("driver = \"/does/not/exist\"", 1, "driver"),
             ("[[node]]\ndriver = \"/does/not/exist\"", 2, "node[0].driver"),
             ("driver_args = \"debug=1\"", 1, "driver_args"),
-            ("driver = \"/etc\"\nkernel = \"/etc/passwd\"", 2, "kernel"),
             ("packages = [\"iperf3\"]\nimage = \"/etc/passwd\"", 2, "image"),
             ("[[link]]\nnode = \"x\"", 2, "link[0].node"),
             ("[[link]]\n[[link]]", 2, "link[1].node"),
@@ -825,6 +818,12 @@ mod tests {
         assert!(both.kernel.patience() > GuestKernel::Stock.patience());
         let own = resolve("kernel = \"/etc/passwd\"\nmemory_mib = 128").unwrap();
         assert_eq!((own.kernel, own.nodes[0].memory_mib), (GuestKernel::Own("/etc/passwd".into()), 128));
+        let with_driver = resolve("kernel = \"/etc\"\ndriver = \"/etc\"").unwrap();
+        assert_eq!(
+            with_driver.kernel,
+            GuestKernel::Own("/etc".into()),
+            "a folder may be the tree of a kernel"
+        );
         assert_eq!(problem("kernel = \"./watching\"").1, "kernel", "a file of that name");
         let misspelt = problem("kernel = \"watchin\"").2;
         assert!(misspelt.contains("say `watching`"), "{misspelt}");

@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::Result;
-use niclab_agent::{Exec, ToGuest};
+use niclab_agent::{Exec, ExitStatus, ToGuest};
 use thiserror::Error;
 
 use crate::{
@@ -161,7 +161,7 @@ fn run_on(agent: &Arc<AgentClient>, exec: Exec, kept: &mut KeptOutput) -> Result
         kept.extend(bytes.iter().take(room));
         Ok::<_, AgentError>(())
     })?;
-    Ok(ended.unwrap_or_else(|refusal| {
+    Ok(ended.map(ExitStatus::shell_code).unwrap_or_else(|refusal| {
         kept.stderr.extend(refusal.message.bytes());
         refusal.code
     }))

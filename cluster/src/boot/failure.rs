@@ -1,6 +1,6 @@
 //! Why a cluster ended before its time.
 
-use std::{sync::mpsc::Sender, time::Duration};
+use std::{fmt, path::PathBuf, sync::mpsc::Sender, time::Duration};
 
 use niclab_images::Place;
 use thiserror::Error;
@@ -64,15 +64,17 @@ pub enum Failure {
         /// The end of the guest's console.
         console: String,
     },
-    /// A guest's kernel panicked.
-    #[error("the kernel of {node} panicked{}; console of {node}:\n{console}", places(driver))]
-    Panicked {
-        /// The node.
-        node: String,
-        /// Where in a driver of the user's own that was, innermost first.
-        driver: Vec<Place>,
-        /// The panic on the guest's console.
-        console: String,
+    /// The kernels of one or more guests panicked.
+    #[error("{}", paragraphs(.0))]
+    Panicked(Vec<KernelPanic>),
+    /// The cluster ended for this reason, and the consoles of its nodes are kept.
+    #[error("{failure}\nthe consoles of all nodes are kept in {}", folder.display())]
+    Kept {
+        /// The reason.
+        #[source]
+        failure: Box<Self>,
+        /// The folder with a file for each node.
+        folder: PathBuf,
     },
     /// A guest switched itself off, or wanted to boot again.
     #[error("{node} switched itself off or rebooted, which ends the cluster; console of {node}:\n{console}")]
@@ -158,10 +160,48 @@ pub enum Failure {
     Abandoned,
 }
 
-/// Places in a driver as a part of a sentence.
-fn places(places: &[Place]) -> String {
-    if places.is_empty() {
-        return String::new();
+impl Failure {
+    /// Whether the cluster ended because its user asked for that, or died.
+    #[must_use]
+    pub const fn is_asked_for(&self) -> bool {
+        matches!(self, Self::Down(_) | Self::Signal(_) | Self::Abandoned)
     }
-    places.iter().fold(" in your driver".to_owned(), |text, place| format!("{text}\n  {place}")) + "\n"
+
+    /// The reason, and the folder in which the nodes' consoles are kept.
+    #[must_use]
+    pub fn into_parts(self) -> (Self, Option<PathBuf>) {
+        match self {
+            Self::Kept { failure, folder } => (*failure, Some(folder)),
+            failure => (failure, None),
+        }
+    }
+}
+
+/// A panic of a node's kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelPanic {
+    /// The node.
+    pub node: String,
+    /// The kernel's own first words: of the oops where one led to the panic, else of the panic.
+    pub reason: String,
+    /// Where in a driver of the user's own the kernel was, innermost first.
+    pub places: Vec<Place>,
+    /// The report on the console, with its call trace.
+    pub text: String,
+}
+
+impl fmt::Display for KernelPanic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the kernel of {} panicked: {}", self.node, self.reason)?;
+        if !self.places.is_empty() {
+            write!(f, "\n in your driver")?;
+        }
+        self.places.iter().try_for_each(|place| write!(f, "\n  {place}"))?;
+        write!(f, "\n console of {}:", self.node)?;
+        self.text.lines().try_for_each(|line| write!(f, "\n  {line}"))
+    }
+}
+
+fn paragraphs(panics: &[KernelPanic]) -> String {
+    panics.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }

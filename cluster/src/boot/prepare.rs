@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use niclab_images::{Cache, DriverModule, Images, Progress, Request, Terminal};
+use niclab_images::{Cache, DriverKernel, DriverModule, Images, OwnKernel, Progress, Request, Terminal};
 use niclab_spec::{
     BootChoice, Cluster, ClusterFile, ClusterName, GuestKernel, MAX_BOOTED_NODES, NicModel, NodeEntry,
     Source, descriptors,
@@ -186,8 +186,10 @@ impl<'a> Parts<'a> {
         let progress = Terminal::new();
         let programs = programs(offline, &progress)?;
         let cache = Cache::locate()?;
-        let images = images(args, cluster, &programs, &cache, offline, &progress)?;
-        let drivers = own_drivers(cluster, &cache, &progress)?;
+        let own_kernel = own_kernel(cluster)?;
+        let described = (cluster, own_kernel.as_ref());
+        let images = images(args, described, &programs, &cache, offline, &progress)?;
+        let drivers = own_drivers(described, &cache, &progress)?;
         let share = if args.no_share {
             None
         } else {
@@ -212,6 +214,42 @@ impl<'a> Parts<'a> {
     }
 }
 
+/// The kernel of the user's own, if the cluster has one.
+fn own_kernel(cluster: &Cluster) -> Result<Option<OwnKernel>> {
+    match &cluster.kernel {
+        GuestKernel::Own(path) => Ok(Some(OwnKernel::at(path)?)),
+        GuestKernel::Stock | GuestKernel::Watching => Ok(None),
+    }
+}
+
+/// Builds the driver in this folder for the guests' kernel, or for the one that the arguments name, and writes module, header and
+/// compile commands into a folder. Gives the paths of the files.
+///
+/// # Errors
+/// The driver does not build, or a file cannot be written.
+pub fn build_driver(
+    driver: &Path,
+    kernel: Option<&Path>,
+    mirror: Option<String>,
+    offline: bool,
+    into: &Path,
+) -> Result<Vec<PathBuf>> {
+    let (cache, progress) = (Cache::locate()?, Terminal::new());
+    let is_watching = kernel.is_some_and(|kernel| kernel.as_os_str() == GuestKernel::WATCHING);
+    let own = kernel.filter(|_| !is_watching).map(OwnKernel::at).transpose()?;
+    // The kernel's headers and the compiler come with the images.
+    let request = Request { mirror, offline, is_watching, ..Request::default() };
+    niclab_images::ensure(&cache, &request, &progress)?;
+    let kernel = match &own {
+        Some(own) => DriverKernel::Own(own),
+        None if is_watching => DriverKernel::Watching,
+        None => DriverKernel::Stock,
+    };
+    let here = env::current_dir().context("the current folder is gone")?;
+    let module = niclab_images::ensure_driver(&cache, &here.join(driver), kernel, &progress)?;
+    Ok(niclab_images::export_driver(&cache, &module, kernel, &here.join(into))?)
+}
+
 /// niclab's other programs, built once for each run of this one, however many clusters it boots.
 fn programs(offline: bool, progress: &dyn Progress) -> Result<Programs> {
     static FOUND: OnceLock<Programs> = OnceLock::new();
@@ -225,7 +263,7 @@ fn programs(offline: bool, progress: &dyn Progress) -> Result<Programs> {
 /// The images of each node; nodes with the same packages share theirs.
 fn images(
     args: &ClusterArgs,
-    cluster: &Cluster,
+    (cluster, own_kernel): (&Cluster, Option<&OwnKernel>),
     programs: &Programs,
     cache: &Cache,
     offline: bool,
@@ -240,17 +278,18 @@ fn images(
             packages: node.packages.clone(),
             mirror: args.mirror.clone(),
             offline,
-            kernel: match &cluster.kernel {
-                GuestKernel::Own(path) => Some(path.clone()),
-                GuestKernel::Stock | GuestKernel::Watching => None,
-            },
+            kernel: own_kernel.map(|own| own.file.clone()),
             is_watching: cluster.kernel == GuestKernel::Watching,
             image: cluster.image.clone(),
             // Nobody reads what is asked of QEMU; it may be a disk.
             has_disks: !cluster.qemu_args.is_empty(),
             tools: programs.guest.clone(),
         };
-        built.insert(&node.packages, niclab_images::ensure(cache, &request, progress)?);
+        let mut images = niclab_images::ensure(cache, &request, progress)?;
+        if let Some(release) = own_kernel.and_then(|own| own.release.clone()) {
+            images.kernel_release = release;
+        }
+        built.insert(&node.packages, images);
     }
     cluster
         .nodes
@@ -264,11 +303,15 @@ fn images(
 
 /// The driver of each node that has one of the user's; nodes with the same share theirs.
 fn own_drivers(
-    cluster: &Cluster,
+    (cluster, own_kernel): (&Cluster, Option<&OwnKernel>),
     cache: &Cache,
     progress: &dyn Progress,
 ) -> Result<Vec<Option<DriverModule>>> {
-    let is_watched = cluster.kernel == GuestKernel::Watching;
+    let kernel = match (&cluster.kernel, own_kernel) {
+        (GuestKernel::Watching, _) => DriverKernel::Watching,
+        (_, Some(own)) => DriverKernel::Own(own),
+        (_, None) => DriverKernel::Stock,
+    };
     let mut built: BTreeMap<&Path, DriverModule> = BTreeMap::new();
     let mut of_nodes = Vec::new();
     for node in &cluster.nodes {
@@ -278,7 +321,7 @@ fn own_drivers(
         };
         let module = match built.get(driver.path.as_path()) {
             Some(module) => module.clone(),
-            None => niclab_images::ensure_driver(cache, &driver.path, is_watched, progress)?,
+            None => niclab_images::ensure_driver(cache, &driver.path, kernel, progress)?,
         };
         built.insert(&driver.path, module.clone());
         of_nodes.push(Some(module));

@@ -9,7 +9,7 @@ use std::{
     fmt,
     io::{BufRead, BufReader, Read, Write},
     os::unix::process::ExitStatusExt,
-    path::Path,
+    path::PathBuf,
     process::{ChildStdin, ExitStatus},
     sync::{
         Arc,
@@ -20,11 +20,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use niclab_images::{Cache, Place};
+use niclab_images::Cache;
 use niclab_spec::daemon::READY_LINE;
 use rustix::{fs::CWD, process::Signal};
 
-pub use crate::boot::failure::{DownRequest, Failure};
+pub use crate::boot::failure::{DownRequest, Failure, KernelPanic};
 use crate::{
     boot::{
         driver::{self, LoadError},
@@ -35,6 +35,7 @@ use crate::{
     daemon::rules,
     guests::{
         agent::{AgentClient, AgentError, join_now},
+        panic::{self, Panic},
         qmp::{Qmp, QmpError},
     },
     host::{
@@ -50,8 +51,14 @@ use crate::{
 /// Lines of a console or log that a message shows.
 const TAIL_LINES: usize = 15;
 
-/// Lines of a console in which a call trace is looked for.
-const TRACE_LINES: usize = 200;
+/// How long a QEMU that closed its connection to the agent may take to end. It ends at once; a busy host takes longer.
+const HUNG_UP_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a kernel may take from the first line of its oops to its panic, when another node's panic ends the cluster.
+const PANIC_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// How often the console of such a kernel is read.
+const PANIC_INTERVAL: Duration = Duration::from_millis(20);
 
 /// How often a guest is asked for its health while it boots.
 const HEALTH_INTERVAL: Duration = Duration::from_millis(50);
@@ -67,17 +74,6 @@ const POWER_OFF_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// How long a process may take to end by itself once told so, before it is killed.
 const QUIT_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// What a kernel prints when it panics; the registers and the call trace of the culprit follow.
-const PANIC: &str = "Kernel panic";
-
-/// The lines of a console from a kernel's panic on, or `None` when there was none.
-fn panic_of(console: &Path) -> Option<String> {
-    let text = tail(console, usize::MAX);
-    let from = text.rfind(PANIC)?;
-    let from = text[..from].rfind('\n').map_or(0, |end| end + 1);
-    Some(text[from..].lines().take(TAIL_LINES).collect::<Vec<_>>().join("\n"))
-}
 
 /// What happened.
 #[derive(Debug)]
@@ -130,6 +126,8 @@ pub struct RunningCluster {
     progress: BootProgress,
     /// Keeps the daemon's threads beside the guests.
     placement: Option<Placement>,
+    /// Where the consoles are kept, once they are.
+    kept: Option<PathBuf>,
 }
 
 impl RunningCluster {
@@ -220,6 +218,7 @@ impl RunningCluster {
                 agents: vec![None; plan.nodes.len()],
                 guests: Vec::new(),
                 placement: None,
+                kept: None,
                 daemon_stdin: Some(stdin),
                 daemon,
                 sender,
@@ -269,7 +268,10 @@ impl RunningCluster {
                     self.plan.nodes.get(rank).into_iter().for_each(&mut *on_healthy);
                 }
                 Some(_) => {}
-                None if is_daemon_ready => return Err(self.not_healthy(timeout)),
+                None if is_daemon_ready => {
+                    let failure = self.not_healthy(timeout);
+                    return Err(self.with_consoles(failure));
+                }
                 None => {
                     return Err(Failure::DaemonNotReady { log: tail(&self.plan.daemon.log, TAIL_LINES) });
                 }
@@ -335,8 +337,14 @@ impl RunningCluster {
             // This struct holds a sender, so the channel cannot be closed.
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return Ok(None),
         };
+        self.outcome(event).map(Some).map_err(|failure| self.with_consoles(failure))
+    }
+
+    fn outcome(&mut self, event: Event) -> Result<Event, Failure> {
         match event {
             Event::Ended(name) => Err(self.ended(&name)),
+            // The connection to an agent closes before the process ends: the end says more than the connection.
+            Event::CommandOver(_, Err(_)) => self.hung_up().map_or(Ok(event), Err),
             Event::Signal(signal) => Err(Failure::Signal(signal)),
             Event::Down(request) => Err(Failure::Down(request)),
             Event::Abandoned => Err(Failure::Abandoned),
@@ -353,8 +361,49 @@ impl RunningCluster {
                 let log = self.plan.nodes.get(rank).map(|node| tail(&node.qemu.log, TAIL_LINES));
                 Err(Failure::Restore { node, error, log: log.unwrap_or_default() })
             }
-            event => Ok(Some(event)),
+            event => Ok(event),
         }
+    }
+
+    /// Why the cluster ends, where a guest's QEMU has closed its connection to the agent.
+    ///
+    /// # Errors
+    /// That [`Failure`].
+    pub fn check_guests(&mut self) -> Result<(), Failure> {
+        self.hung_up().map_or(Ok(()), |failure| Err(self.with_consoles(failure)))
+    }
+
+    fn hung_up(&mut self) -> Option<Failure> {
+        let has_hung_up =
+            |agent: &Option<Arc<AgentClient>>| agent.as_ref().is_some_and(|agent| agent.has_hung_up());
+        let rank = self.agents.iter().position(has_hung_up)?;
+        let guest = self.guests.get_mut(rank)?;
+        guest.wait_until(Instant::now() + HUNG_UP_TIMEOUT)?;
+        let name = guest.name.clone();
+        Some(self.ended(&name))
+    }
+
+    /// The failure, with the folder in which the consoles of all nodes are kept from now on.
+    pub fn with_consoles(&mut self, failure: Failure) -> Failure {
+        if failure.is_asked_for() {
+            return failure;
+        }
+        match self.keep_consoles() {
+            Some(folder) => Failure::Kept { failure: Box::new(failure), folder },
+            None => failure,
+        }
+    }
+
+    /// Keeps the consoles of all nodes beyond the end of the cluster, once, and gives their folder. Where that fails, a warning says why.
+    pub fn keep_consoles(&mut self) -> Option<PathBuf> {
+        if self.kept.is_none() {
+            let consoles = self.plan.nodes.iter().map(|node| (node.name.as_str(), node.console.as_path()));
+            let kept = self.folder.keep_consoles(consoles);
+            let name = &self.plan.name;
+            self.kept =
+                kept.inspect_err(|error| log::warn!("the consoles of {name} are not kept: {error}")).ok();
+        }
+        self.kept.clone()
     }
 
     fn ended(&mut self, name: &str) -> Failure {
@@ -365,9 +414,9 @@ impl RunningCluster {
         let rank = self.guests.iter().position(|guest| guest.name == name).unwrap_or_default();
         let status = self.guests.get_mut(rank).and_then(Process::exit_status);
         let (node, console) = self.node_and_console(rank);
-        if let Some(console) = self.plan.nodes.get(rank).and_then(|node| panic_of(&node.console)) {
-            let driver = self.places_in_driver(rank);
-            return Failure::Panicked { node, driver, console };
+        let panics = self.panics();
+        if !panics.is_empty() {
+            return Failure::Panicked(panics);
         }
         match status {
             Some(status) if !status.success() => {
@@ -378,14 +427,20 @@ impl RunningCluster {
         }
     }
 
-    /// Where in its own driver a node's kernel was as it panicked.
-    fn places_in_driver(&self, rank: usize) -> Vec<Place> {
-        let node = self.plan.nodes.get(rank);
-        let own = node.and_then(|node| Some((node, node.driver.as_ref()?)));
-        // The trace stands before the panic where that followed from an oops.
-        own.zip(Cache::locate().ok()).map_or_else(Vec::new, |((node, driver), cache)| {
-            niclab_images::places(&cache, &driver.module, &tail(&node.console, TRACE_LINES))
-        })
+    /// The panics of all nodes. The first ends the cluster, so a kernel in the middle of an oops may still come to its panic.
+    fn panics(&mut self) -> Vec<KernelPanic> {
+        let deadline = Instant::now() + PANIC_TIMEOUT;
+        for (node, guest) in self.plan.nodes.iter().zip(&mut self.guests) {
+            let console = || tail(&node.console, usize::MAX);
+            // A kernel without a driver of the user's own goes on after an oops.
+            while node.driver.is_some() && panic::is_oops_open(&console()) && guest.exit_status().is_none() {
+                if Instant::now() >= deadline {
+                    break;
+                }
+                thread::sleep(PANIC_INTERVAL);
+            }
+        }
+        self.plan.nodes.iter().filter_map(kernel_panic).collect()
     }
 
     fn node_and_console(&self, rank: usize) -> (String, String) {
@@ -486,6 +541,15 @@ impl RunningCluster {
     }
 }
 
+/// The panic on a node's console, with its places in the node's own driver.
+fn kernel_panic(node: &NodePlan) -> Option<KernelPanic> {
+    let Panic { reason, text } = panic::panic_of(&tail(&node.console, usize::MAX))?;
+    let own = node.driver.as_ref().zip(Cache::locate().ok());
+    let places =
+        own.map_or_else(Vec::new, |(driver, cache)| niclab_images::places(&cache, &driver.module, &text));
+    Some(KernelPanic { node: node.name.clone(), reason, places, text })
+}
+
 fn remove(folder: ClusterFolder) {
     let path = folder.path().to_owned();
     if let Err(error) = folder.remove() {
@@ -583,7 +647,7 @@ impl From<AgentError> for Unhealthy {
     fn from(error: AgentError) -> Self {
         match error {
             AgentError::Silent(_) => Self::Late,
-            AgentError::Gone(_) => Self::Gone,
+            AgentError::Gone(_) | AgentError::HungUp => Self::Gone,
             error => Self::Agent(error),
         }
     }
@@ -637,7 +701,7 @@ fn healthy_agent(
                 return Ok(agent);
             }
             Ok(health) => progress.says(rank, health.to_string()),
-            Err(AgentError::Gone(_)) => return Err(Unhealthy::Gone),
+            Err(AgentError::Gone(_) | AgentError::HungUp) => return Err(Unhealthy::Gone),
             Err(error) => progress.says(rank, error.to_string()),
         }
         thread::sleep(HEALTH_INTERVAL);

@@ -93,6 +93,7 @@ pub fn conduct(
     let participants = start(running, argv, stdin);
     loop {
         if let Some(ended) = all_over(&participants) {
+            running.check_guests()?;
             return Ok(ended);
         }
         if let Some(cue) = common_cue(&participants)? {
@@ -220,9 +221,9 @@ impl Follower {
             Ok::<_, AgentError>(())
         })?;
         match ended {
-            Ok(code) => {
+            Ok(status) => {
                 self.end_line();
-                Ok(code)
+                Ok(status.shell_code())
             }
             Err(refusal) => {
                 eprintln!("niclab: {}: {}", self.participant.node, refusal.message);

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use niclab_agent::{Exec, ToGuest};
+use niclab_agent::{Exec, ExitStatus, ToGuest};
 use niclab_spec::DeviceFaults;
 use rustix::process::Signal;
 use thiserror::Error;
@@ -157,7 +157,10 @@ impl<'a> Laboratory<'a> {
         let agent = self.running.agent(rank).cloned();
         let unanswered = || Trouble::Hang(format!("the guest of {node} does not answer"));
         let exec = Exec { argv: argv.to_vec(), ..Exec::default() };
-        let command = agent.ok_or_else(unanswered)?.exec(exec).map_err(|_| unanswered())?;
+        let Ok(command) = agent.ok_or_else(unanswered)?.exec(exec) else {
+            self.running.check_guests()?;
+            return Err(unanswered());
+        };
         let sender = command.sender().clone();
         // One whose agent is gone meanwhile is over, which its follower hears as well.
         let _ = sender.send(ToGuest::StdinEnd);
@@ -429,7 +432,7 @@ fn follow(command: &CommandHandle, kept: &Mutex<Vec<u8>>) -> Result<u8, AgentErr
         }
         Ok::<_, AgentError>(())
     })?;
-    Ok(ended.unwrap_or_else(|refusal| {
+    Ok(ended.map(ExitStatus::shell_code).unwrap_or_else(|refusal| {
         keep(refusal.message.as_bytes());
         refusal.code
     }))

@@ -20,6 +20,7 @@ pub mod verdict;
 use std::{
     collections::BTreeMap,
     fmt::Display,
+    path::PathBuf,
     sync::mpsc,
     time::{Duration, Instant},
 };
@@ -39,7 +40,7 @@ use crate::{
     arguments::ClusterArgs,
     boot::{
         prepare,
-        running::{Failure, RunningCluster},
+        running::{Failure, KernelPanic, RunningCluster},
     },
     host::{runtime::RuntimeRoot, signals},
 };
@@ -254,13 +255,16 @@ fn alone(
 ) -> Result<usize, Halt> {
     let Some(case) = cases.first() else { return Ok(0) };
     let begin = Instant::now();
-    let found = Found::of(one(request, *case, root))?;
+    let found = one(request, *case, root)?;
     on_verdict(found.verdict(*case, begin.elapsed(), (request.repeat)(case, 1)));
     Ok(1)
 }
 
-fn one(request: &Request<'_>, case: Case, root: &RuntimeRoot) -> Result<Option<String>, Failed> {
-    let mut booted = Booted::begin(request, case, root)?;
+fn one(request: &Request<'_>, case: Case, root: &RuntimeRoot) -> Result<Found, Halt> {
+    let mut booted = match Booted::begin(request, case, root) {
+        Ok(booted) => booted,
+        Err(failed) => return Found::of(Err(failed)),
+    };
     let result = booted.bring_up().and_then(|()| {
         let mut laboratory = Laboratory::new(&mut booted.running);
         Conduct::new(&mut laboratory, case, request.commands.of(case.kind), booted.limit).carry_out(case.kind)
@@ -268,16 +272,17 @@ fn one(request: &Request<'_>, case: Case, root: &RuntimeRoot) -> Result<Option<S
     // A guest that hangs or is gone is not asked: what it said stands on its console.
     let is_answering = !matches!(result, Err(Trouble::Ended(_) | Trouble::Hang(_)));
     let mut named = findings::of(&mut booted.running, is_answering);
+    let found = Found::of(result.map_err(|trouble| of_trouble(trouble, booted.has_own)));
+    let is_found = !named.is_empty() || found.as_ref().is_ok_and(|found| !found.named.is_empty());
+    let consoles = if is_found { booted.running.keep_consoles() } else { None };
     booted.running.shut_down(false);
-    match result.map_err(|trouble| of_trouble(trouble, booted.has_own)) {
-        Ok(note) if named.is_empty() => Ok(note),
-        Ok(_) => Err(Failed::Driver(named)),
-        Err(Failed::Driver(others)) => {
-            named.extend(others);
-            Err(Failed::Driver(named))
-        }
-        Err(other) => Err(other),
+    let found = found?;
+    if found.not_run.is_some() {
+        return Ok(found);
     }
+    named.extend(found.named);
+    let note = found.note.filter(|_| named.is_empty());
+    Ok(Found { named, note, consoles, ..Found::default() })
 }
 
 fn not_run(error: impl Display) -> Failed {
@@ -291,6 +296,7 @@ struct Found {
     note: Option<String>,
     not_run: Option<String>,
     unkind: BTreeMap<String, u64>,
+    consoles: Option<PathBuf>,
 }
 
 impl Found {
@@ -304,7 +310,7 @@ impl Found {
     }
 
     fn verdict(self, case: Case, wall: Duration, repeat: String) -> Verdict {
-        let Self { named, note, not_run, unkind } = self;
+        let Self { named, note, not_run, unkind, consoles } = self;
         let passed = named.is_empty() && not_run.is_none();
         let wall_s = wall.as_secs_f64();
         let (seed, watched) = (case.seed, case.is_watched);
@@ -316,6 +322,7 @@ impl Found {
             named,
             note,
             not_run,
+            consoles,
             wall_s,
             unkind,
             booted_with: None,
@@ -339,13 +346,10 @@ fn of_trouble(trouble: Trouble, has_own: bool) -> Failed {
 
 /// Whose fault it is that a cluster ended. `has_own`: it has a driver of the user's own, which may be why a guest is not healthy.
 fn of_failure(failure: Failure, has_own: bool) -> Failed {
-    let named = match failure {
+    // A case keeps the folder of the consoles by itself.
+    let named = match failure.into_parts().0 {
         Failure::Signal(signal) => return Failed::Halt(Halt::Signal(signal)),
-        Failure::Panicked { node, driver, console } => {
-            let places: Vec<String> = driver.iter().map(ToString::to_string).collect();
-            let said = if places.is_empty() { console } else { format!("{}\n{console}", places.join("\n")) };
-            Named::Panic { node, said }
-        }
+        Failure::Panicked(panics) => return Failed::Driver(panics.into_iter().map(of_panic).collect()),
         Failure::Driver { node, error, .. } => {
             Named::Step { step: format!("loading the driver on {node}"), said: error.to_string() }
         }
@@ -356,6 +360,11 @@ fn of_failure(failure: Failure, has_own: bool) -> Failed {
         failure => return not_run(failure),
     };
     Failed::Driver(vec![named])
+}
+
+fn of_panic(panic: KernelPanic) -> Named {
+    let KernelPanic { node, reason, places, text } = panic;
+    Named::Panic { node, reason, places: places.iter().map(ToString::to_string).collect(), said: text }
 }
 
 #[cfg(test)]
@@ -370,8 +379,17 @@ mod tests {
             _ => Some("signal".to_owned()),
         };
         let (node, console) = ("node1".to_owned(), "Kernel panic - not syncing".to_owned());
-        let panic = Failure::Panicked { node: node.clone(), driver: Vec::new(), console: console.clone() };
-        assert_eq!(named(panic, false).as_deref(), Some("panic on node1"));
+        let panic = |node: &str| KernelPanic {
+            node: node.to_owned(),
+            reason: "Oops: 0002 [#1] SMP".to_owned(),
+            places: Vec::new(),
+            text: console.clone(),
+        };
+        let panicked = || Failure::Panicked(vec![panic("node0"), panic("node1")]);
+        let kept = Failure::Kept { failure: Box::new(panicked()), folder: "/f".into() };
+        assert_eq!(named(kept, false).as_deref(), Some("panic on node0: Oops: 0002 [#1] SMP"));
+        let Failed::Driver(all) = of_failure(panicked(), true) else { panic!("not the driver's") };
+        assert_eq!(all.len(), 2, "each node's panic is named: {all:?}");
         assert_eq!(named(Failure::DaemonEnded { how: "x".into(), log: String::new() }, true), None);
         let late = || Failure::NotHealthy { timeout: Duration::from_secs(1), details: "d".into() };
         assert!(named(late(), true).is_some_and(|named| named.starts_with("hang: ")));

@@ -8,6 +8,7 @@
 
 use std::{
     collections::BTreeMap,
+    path::PathBuf,
     time::{Duration, Instant},
 };
 
@@ -100,7 +101,8 @@ impl<'a, 'r> Series<'a, 'r> {
             };
             let over = Done { case, wall: begin.elapsed(), unkind: self.unkind_since(&booted) };
             if !seen.is_passed() {
-                self.end(over, seen);
+                let consoles = if seen.named.is_empty() { None } else { booted.running.keep_consoles() };
+                self.end(over, seen, consoles);
                 done = Ok(number + 1);
                 break;
             }
@@ -156,7 +158,7 @@ impl<'a, 'r> Series<'a, 'r> {
     }
 
     /// The last seed of the boot, which is not passed.
-    fn end(&mut self, over: Done, seen: Seen) {
+    fn end(&mut self, over: Done, seen: Seen, consoles: Option<PathBuf>) {
         let is_of_several = seen.named.iter().any(Named::is_of_several_seeds);
         let shared =
             format!("passed, but for what is named at seed {}, which may be of this one", over.case.seed);
@@ -164,7 +166,7 @@ impl<'a, 'r> Series<'a, 'r> {
         self.tell_passed(note.or((!seen.is_asked).then_some(NOT_ASKED)));
         // What was found is worth more than why nothing more could be.
         let not_run = seen.not_run.filter(|_| seen.named.is_empty());
-        self.tell(over, Found { named: seen.named, not_run, ..Found::default() });
+        self.tell(over, Found { named: seen.named, not_run, consoles, ..Found::default() });
     }
 
     /// Those that wait for it are passed.

@@ -1,6 +1,6 @@
 //! What became of the cases, as data: what a table and a JSON document are made from.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, path::PathBuf};
 
 use serde::Serialize;
 
@@ -45,7 +45,12 @@ pub enum Named {
     Panic {
         /// The node.
         node: String,
-        /// The kernel's own words, and where in the driver that was.
+        /// The kernel's own first words.
+        reason: String,
+        /// Where in the driver that was, innermost first.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        places: Vec<String>,
+        /// The kernel's report with its call trace.
         said: String,
     },
     /// Something did not come to its end in its time.
@@ -81,7 +86,7 @@ impl fmt::Display for Named {
                     seeds.map_or_else(String::new, |[first, last]| format!(", in seeds {first} to {last}"));
                 write!(f, "{kind}{place} on {node}{seeds}")
             }
-            Self::Panic { node, .. } => write!(f, "panic on {node}"),
+            Self::Panic { node, reason, .. } => write!(f, "panic on {node}: {reason}"),
             Self::Hang { what } => write!(f, "hang: {what}"),
             Self::Exit { node, code, .. } => write!(f, "exit code {code} on {node}"),
             Self::Step { step, .. } => write!(f, "{step} failed"),
@@ -117,6 +122,21 @@ impl Named {
             Self::Hang { .. } => "",
         }
     }
+
+    /// The lines that a table shows: the last that was said; of a panic its places, else the beginning of the kernel's report.
+    #[must_use]
+    pub fn shown(&self, lines: usize) -> Vec<&str> {
+        match self {
+            Self::Panic { places, .. } if !places.is_empty() => {
+                places.iter().map(String::as_str).take(lines).collect()
+            }
+            Self::Panic { said, .. } => said.lines().take(lines).collect(),
+            _ => {
+                let all: Vec<&str> = self.said().lines().collect();
+                all.get(all.len().saturating_sub(lines)..).unwrap_or_default().to_vec()
+            }
+        }
+    }
 }
 
 /// What became of one case.
@@ -138,6 +158,9 @@ pub struct Verdict {
     /// Why the case could not be carried out: then it is neither passed nor failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_run: Option<String>,
+    /// The folder in which the consoles of all nodes are kept, where something was found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub consoles: Option<PathBuf>,
     /// Wall time that it took, in seconds.
     pub wall_s: f64,
     /// How often each kind of unkindness happened meanwhile, at all nodes together, where several seeds have one boot.

@@ -156,9 +156,39 @@ pub fn broken_rules_text(nodes: &[NodeFigures]) -> String {
     text
 }
 
+/// The rules that were broken, or that none of those that were checked was; nothing where rules are off.
+#[must_use]
+pub fn rules_text(nodes: &[NodeFigures]) -> String {
+    let broken = broken_rules_text(nodes);
+    let checked = nodes.iter().map(|node| node.rules_checked).max().unwrap_or(0);
+    if broken.is_empty() && checked > 0 {
+        return format!(
+            "rules: {checked} of the manual's rules were checked on every node, and none was broken\n"
+        );
+    }
+    broken
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn clean_run_says_that_rules_were_checked() {
+        let node = |broken: &[(&str, u64)], rules_checked| NodeFigures {
+            broken_rules: broken.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect(),
+            rules_checked,
+            ..NodeFigures::new("node0")
+        };
+        let clean = rules_text(&[node(&[], 55), node(&[], 55)]);
+        assert_eq!(
+            clean,
+            "rules: 55 of the manual's rules were checked on every node, and none was broken\n"
+        );
+        assert_eq!(rules_text(&[node(&[], 0)]), "", "rules are off");
+        let broken = rules_text(&[node(&[("launch-doorbell", 1)], 55)]);
+        assert!(broken.contains("launch-doorbell") && !broken.contains("none was broken"), "{broken}");
+    }
 
     #[test]
     fn a_broken_rule_is_told_with_place_proof_and_mend() {

@@ -19,7 +19,8 @@ use std::{
 };
 
 use niclab_agent::{
-    Decoder, Exec, Frame, Health, Identity, Join, MessageError, PROTOCOL_VERSION, Refusal, ToGuest, ToHost,
+    Decoder, Exec, ExitStatus, Frame, Health, Identity, Join, MessageError, PROTOCOL_VERSION, Refusal,
+    ToGuest, ToHost,
     frame::preamble,
     message::{ENTROPY_BYTES, WINDOW_BYTES},
 };
@@ -41,6 +42,9 @@ pub enum AgentError {
     /// The connection ended.
     #[error("the guest's agent is gone: {0}")]
     Gone(String),
+    /// QEMU closed the connection, which it does when it ends.
+    #[error("the guest's agent is gone: QEMU closed the connection")]
+    HungUp,
     /// The agent is of another build.
     #[error("the guest's agent speaks version {0}, and this niclab {PROTOCOL_VERSION}; rebuild the image")]
     Version(u32),
@@ -213,6 +217,12 @@ impl AgentClient {
         self.lock().failure.is_some()
     }
 
+    /// Whether QEMU closed the connection: its process has ended, or is about to.
+    #[must_use]
+    pub fn has_hung_up(&self) -> bool {
+        matches!(self.lock().failure, Some(AgentError::HungUp))
+    }
+
     fn begin(self: &Arc<Self>, message: ToGuest) -> Result<CommandHandle, AgentError> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let (events, receiver) = mpsc::channel();
@@ -350,14 +360,14 @@ impl CommandHandle {
         }
     }
 
-    /// Hands on what the command prints until it ends, and gives its exit code; the guest's refusal where it never began.
+    /// Hands on what the command prints until it ends, and says how it ended; the guest's refusal where it never began.
     ///
     /// # Errors
     /// [`AgentError`] when the agent is gone, or what `on_output` says.
     pub fn follow<E: From<AgentError>>(
         &self,
         mut on_output: impl FnMut(Output<'_>) -> Result<(), E>,
-    ) -> Result<Result<u8, Refusal>, E> {
+    ) -> Result<Result<ExitStatus, Refusal>, E> {
         loop {
             let length = match self.next()? {
                 ToHost::Stdout(bytes) => {
@@ -368,7 +378,7 @@ impl CommandHandle {
                     on_output(Output::Stderr(&bytes))?;
                     bytes.len()
                 }
-                ToHost::Exit(status) => return Ok(Ok(status.shell_code())),
+                ToHost::Exit(status) => return Ok(Ok(status)),
                 ToHost::Refused(refusal) => return Ok(Err(refusal)),
                 _ => continue,
             };
@@ -417,7 +427,7 @@ fn read_loop(
     let mut buffer = vec![0; 64 * 1024];
     loop {
         match stream.read(&mut buffer) {
-            Ok(0) => return AgentError::Gone("QEMU closed the connection".to_owned()),
+            Ok(0) => return AgentError::HungUp,
             Ok(n) => decoder.push(&buffer[..n]),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return AgentError::Gone(error.to_string()),

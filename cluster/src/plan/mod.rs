@@ -187,6 +187,20 @@ pub struct RestorePlan {
 }
 
 impl Plan {
+    /// One line for each driver of the user's own: by now it is bound to the cards of these nodes. For a cluster that is up.
+    #[must_use]
+    pub fn drivers_in_use(&self) -> Vec<String> {
+        let mut nodes_of: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for node in &self.nodes {
+            let driver = node.driver.iter().map(|driver| driver.module.name.as_str());
+            driver.for_each(|name| nodes_of.entry(name).or_default().push(&node.name));
+        }
+        let line = |(name, nodes): (&str, Vec<&str>)| {
+            format!("{}: driver {name} bound to the card", nodes.join(", "))
+        };
+        nodes_of.into_iter().map(line).collect()
+    }
+
     /// Makes the plan.
     ///
     /// # Errors

@@ -314,7 +314,7 @@ impl Figures {
     /// The sums over these nodes.
     fn nodes(&mut self, prefix: &str, nodes: &[&NodeFigures]) {
         type Read = fn(&NodeFigures) -> u64;
-        let counters: [(&str, Unit, Read); 11] = [
+        let counters: [(&str, Unit, Read); 13] = [
             ("messages sent", Unit::Count, |node| node.messages_sent),
             ("messages received", Unit::Count, |node| node.messages_received),
             ("message bytes sent", Unit::Bytes, |node| node.bytes_sent),
@@ -326,6 +326,8 @@ impl Figures {
             ("doorbells spared", Unit::Count, |node| node.spared_doorbells),
             ("polls", Unit::Count, |node| node.polls),
             ("interrupts suppressed", Unit::Count, |node| node.suppressed_interrupts),
+            ("events merged", Unit::Count, |node| node.events_merged),
+            ("control requests refused", Unit::Count, |node| node.control_refused),
         ];
         for (name, unit, read) in counters {
             let sum = nodes.iter().fold(0_u64, |sum, node| sum.wrapping_add(read(node)));

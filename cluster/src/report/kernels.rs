@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::Result;
+use niclab_agent::interrupts_of;
 use niclab_spec::report::{Checked, GuestTime, NodeFigures};
 
 use crate::boot::{
@@ -34,10 +35,12 @@ pub struct Kernel {
 /// How long the guests may take to print a file.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Prints which virtio device each function of the card with the address `$1` is, and then the kernel's counts. It needs
-/// nothing but a shell and `cat`.
+/// Prints which virtio device each function of the card with the address `$1` is, whatever its driver, and then the kernel's counts. It
+/// needs nothing but a shell and `cat`.
 const SCRIPT: &str = r#"
-cd -P /sys/class/niclab/niclab0/device 2>/dev/null && echo "cluster ${PWD##*/}"
+for device in /sys/bus/virtio/devices/*; do
+    read -r id <"$device/device" && [ "$id" = 0x0026 ] && echo "cluster ${device##*/}"
+done 2>/dev/null
 for interface in /sys/class/net/*; do
     read -r address <"$interface/address" && [ "$address" = "$1" ] || continue
     cd -P "$interface/device" 2>/dev/null && echo "ethernet ${PWD##*/}"
@@ -122,7 +125,7 @@ fn parse(text: &str) -> Kernel {
     let time = names.lines().find_map(|line| line.strip_prefix("cpu ")).map(time_of).unwrap_or_default();
     let named = names.lines().filter_map(|line| line.split_once(' '));
     let interrupts = named
-        .filter_map(|(function, device)| Some((function.to_owned(), count_of(table, device)?)))
+        .filter_map(|(function, device)| Some((function.to_owned(), interrupts_of(table, device)?)))
         .collect();
     Kernel { interrupts, time }
 }
@@ -145,18 +148,6 @@ fn time_of(line: &str) -> GuestTime {
         idle_ns: ns(&[3, 4]),
         ..GuestTime::default()
     }
-}
-
-/// Sum over all lines of `/proc/interrupts`, and all processors, on which `device` or a queue of it (`virtio1-input.0`)
-/// is registered.
-fn count_of(table: &str, device: &str) -> Option<u64> {
-    let is_device =
-        |word: &str| word.strip_prefix(device).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'));
-    let lines = table.lines().filter(|line| line.split([' ', ',']).any(is_device));
-    let count = |line: &str| -> u64 {
-        line.split_whitespace().skip(1).map_while(|word| word.parse::<u64>().ok()).sum()
-    };
-    lines.map(count).reduce(|sum, count| sum + count)
 }
 
 #[cfg(test)]

@@ -13,7 +13,9 @@ use super::{
     kernels::{self, Kernel},
     perf,
 };
-use crate::{boot::running::RunningCluster, daemon::monitor, watching::Watched};
+use crate::{
+    boot::running::RunningCluster, daemon::monitor, guests::program::ProgramFailure, watching::Watched,
+};
 
 /// What every counter counted in the time that is reported.
 pub struct Readings {
@@ -49,6 +51,8 @@ pub struct CommandOutcome {
     pub exit_code: Option<u8>,
     /// What is wrong, if something is.
     pub error: Option<String>,
+    /// The last lines on its guest's console, if it failed.
+    pub console: Vec<String>,
     /// What it measured.
     pub results: Vec<WallResult>,
 }
@@ -66,7 +70,16 @@ impl CommandOutcome {
             Some(Err(error)) => (None, Some(error)),
             None => (None, None),
         };
-        Self { exit_code, error, results }
+        Self { exit_code, error, console: Vec::new(), results }
+    }
+
+    /// The same of a command that failed so.
+    #[must_use]
+    pub fn failed(self, failure: Option<ProgramFailure>) -> Self {
+        match failure {
+            Some(ProgramFailure { how, console }) => Self { error: Some(how), console, ..self },
+            None => self,
+        }
     }
 }
 
@@ -154,6 +167,7 @@ fn add_outcomes(report: &mut Report, commands: Vec<CommandOutcome>, kernels: Opt
     for (node, command) in report.nodes.iter_mut().zip(commands) {
         node.exit_code = command.exit_code;
         node.error = command.error;
+        node.console = command.console;
     }
     for (node, kernel) in report.nodes.iter_mut().zip(kernels.into_iter().flatten()) {
         node.guest_interrupts = Some(kernel.interrupts);

@@ -14,7 +14,7 @@ use niclab_spec::{
     },
 };
 
-use crate::{daemon::rules::broken_rules_text, output::table};
+use crate::{daemon::rules::rules_text, output::table};
 
 /// A report of more nodes shows their sums alone: nobody reads a table of a thousand nodes, and the JSON has each.
 const MAX_NODES_SHOWN: usize = 64;
@@ -34,10 +34,10 @@ pub fn report_text(report: &Report) -> String {
     text += &counters_text(&nodes);
     text += "\n";
     text += &ledger_text(&nodes, &report.fabric, &report.total);
-    let broken = broken_rules_text(&nodes);
-    if !broken.is_empty() {
+    let rules = rules_text(&nodes);
+    if !rules.is_empty() {
         text += "\n";
-        text += &broken;
+        text += &rules;
     }
     if !report.checks.is_empty() {
         text += "\n";
@@ -49,6 +49,9 @@ pub fn report_text(report: &Report) -> String {
     for node in &report.nodes {
         if let Some(error) = &node.error {
             text += &format!("{}: {error}\n", node.name);
+        }
+        for line in &node.console {
+            text += &format!("{}: console: {line}\n", node.name);
         }
     }
     text
@@ -62,10 +65,10 @@ pub fn device_text(stats: &DaemonStats) -> String {
     let mut text =
         [model_text(&stats.model, &nodes), counters_text(&nodes), ledger_text(&nodes, &stats.fabric, &total)]
             .join("\n");
-    let broken = broken_rules_text(&nodes);
-    if !broken.is_empty() {
+    let rules = rules_text(&nodes);
+    if !rules.is_empty() {
         text += "\n";
-        text += &broken;
+        text += &rules;
     }
     text
 }
@@ -99,6 +102,8 @@ fn add(sum: &mut NodeFigures, node: &NodeFigures) {
         (&mut sum.doorbells, node.doorbells),
         (&mut sum.spared_doorbells, node.spared_doorbells),
         (&mut sum.polls, node.polls),
+        (&mut sum.events_merged, node.events_merged),
+        (&mut sum.control_refused, node.control_refused),
         (&mut sum.cluster.sent_frames, node.cluster.sent_frames),
         (&mut sum.ethernet.sent_frames, node.ethernet.sent_frames),
         (&mut sum.ethernet.received_frames, node.ethernet.received_frames),
@@ -121,6 +126,7 @@ fn add(sum: &mut NodeFigures, node: &NodeFigures) {
     add_counts(&mut sum.device_faults, &node.device_faults);
     add_counts(&mut sum.unkind, &node.unkind);
     add_counts(&mut sum.broken_rules, &node.broken_rules);
+    sum.rules_checked = sum.rules_checked.max(node.rules_checked);
 }
 
 fn heading(report: &Report) -> String {
@@ -285,6 +291,14 @@ fn counters_text(nodes: &[NodeFigures]) -> String {
                 counts.iter().filter(|(_, n)| **n > 0).map(|(name, n)| format!("{name} {n}")).collect();
             if !counts.is_empty() {
                 text += &format!("{}: {what}: {}\n", node.name, counts.join(", "));
+            }
+        }
+        for (what, count) in [
+            ("events merged for want of a buffer", node.events_merged),
+            ("control requests refused", node.control_refused),
+        ] {
+            if count > 0 {
+                text += &format!("{}: {what}: {count}\n", node.name);
             }
         }
         text += &unkind_text(node);

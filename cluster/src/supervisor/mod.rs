@@ -13,7 +13,7 @@ use std::{
     io::{self, Read, Write},
     net::Shutdown,
     os::unix::net::{UnixListener, UnixStream},
-    sync::{Arc, Mutex, PoisonError, mpsc},
+    sync::{Arc, Condvar, Mutex, PoisonError, mpsc},
     thread,
     time::{Duration, Instant},
 };
@@ -49,6 +49,12 @@ const RECONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long its guest, which may have been started anew, may then take to become a node again. An agent that waits for a
 /// network interface does so for 20 s.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long the cluster's owner may take to see why a guest's QEMU ended.
+const ENDING_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Bytes of the reason that a client is told: it fits a frame of the agent's protocol.
+const MAX_REASON_BYTES: usize = 32 * 1024;
 
 /// How long a command may take to end after its client hung up.
 const HANG_UP_GRACE: Duration = Duration::from_secs(1);
@@ -111,7 +117,29 @@ fn tell(progress: &Progress) {
     let _ = stdout.flush();
 }
 
+/// Why the cluster ended, for threads that serve clients: written once, before the guests are ended.
+#[derive(Default)]
+struct Ending {
+    reason: Mutex<Option<String>>,
+    known: Condvar,
+}
+
+impl Ending {
+    fn tell(&self, failure: &Failure) {
+        *self.reason.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure.to_string());
+        self.known.notify_all();
+    }
+
+    /// Waits for the reason, at most for so long.
+    fn wait(&self, limit: Duration) -> Option<String> {
+        let reason = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.known.wait_timeout_while(reason, limit, |reason| reason.is_none());
+        waited.map_or_else(|poisoned| poisoned.into_inner().0.clone(), |(reason, _)| reason.clone())
+    }
+}
+
 struct Supervisor {
+    ending: Arc<Ending>,
     plan: Plan,
     agents: Vec<Mutex<Arc<AgentClient>>>,
     guest_pids: Vec<u32>,
@@ -125,17 +153,18 @@ impl Supervisor {
         let root = RuntimeRoot::at(order.root.clone()).map_err(|error| error.to_string())?;
         let folder = root.claim(&order.plan.name).map_err(|error| error.to_string())?;
         let path = folder.path().to_owned();
+        let ending = Arc::new(Ending::default());
         let booted = folder
             .write(PLAN, &serde_json::to_string(&order.plan).unwrap_or_default())
             .map_err(Failure::from)
-            .and_then(|()| Self::boot(order, folder));
+            .and_then(|()| Self::boot(order, folder, Arc::clone(&ending)));
         let failure = match booted {
             Ok(mut cluster) => {
                 tell(&Progress::Up);
                 close_stdout();
                 let failure = wait_for_end(&mut cluster);
-                let was_asked = matches!(failure, Failure::Down(_) | Failure::Signal(_) | Failure::Abandoned);
-                cluster.shut_down(!was_asked);
+                ending.tell(&failure);
+                cluster.shut_down(!failure.is_asked_for());
                 failure
             }
             Err(failure) => failure,
@@ -154,7 +183,7 @@ impl Supervisor {
         Ok(())
     }
 
-    fn boot(order: &Order, folder: ClusterFolder) -> Result<RunningCluster, Failure> {
+    fn boot(order: &Order, folder: ClusterFolder, ending: Arc<Ending>) -> Result<RunningCluster, Failure> {
         let mut on_healthy =
             |node: &crate::plan::NodePlan| tell(&Progress::Healthy { node: node.name.clone() });
         let (sender, events) = mpsc::channel();
@@ -165,6 +194,7 @@ impl Supervisor {
             RunningCluster::boot_hearing(plan, folder, channel, order.boot_timeout, &mut on_healthy)?;
         let (guest_pids, daemon_pid) = cluster.pids();
         let supervisor = Arc::new(Self {
+            ending,
             plan: order.plan.clone(),
             agents: cluster.agents().cloned().map(Mutex::new).collect(),
             guest_pids,
@@ -209,7 +239,7 @@ impl Supervisor {
             Request::Exec { node, exec } => match self.start(&node, exec) {
                 Ok(command) => {
                     control::write_line(&mut stream, &Reply::Running)?;
-                    relay(&command, stream)
+                    relay(&command, stream, &self.ending)
                 }
                 Err(message) => control::write_line(&mut stream, &Reply::Error { message }),
             },
@@ -293,7 +323,7 @@ fn wait_for_end(cluster: &mut RunningCluster) -> Failure {
 }
 
 /// Carries messages between a client and its command until the command is over or the client is gone.
-fn relay(command: &CommandHandle, stream: UnixStream) -> Result<(), ControlError> {
+fn relay(command: &CommandHandle, stream: UnixStream, ending: &Ending) -> Result<(), ControlError> {
     let input = command.sender().clone();
     let mut from_client = stream.try_clone()?;
     thread::spawn(move || {
@@ -301,17 +331,30 @@ fn relay(command: &CommandHandle, stream: UnixStream) -> Result<(), ControlError
             end_politely(&input);
         }
     });
-    let result = relay_output(command, &stream);
+    let result = relay_output(command, &stream, ending);
     // Whatever the reason: the other half holds the connection too, and the client must see its end.
     let _ = stream.shutdown(Shutdown::Both);
     result
 }
 
-fn relay_output(command: &CommandHandle, mut stream: &UnixStream) -> Result<(), ControlError> {
+/// Why a command has no end of its own: where QEMU has ended, the reason of the cluster's end.
+fn refusal(error: &AgentError, ending: &Ending) -> ToHost {
+    let reason = match error {
+        AgentError::HungUp => ending.wait(ENDING_TIMEOUT),
+        _ => None,
+    };
+    let mut message = reason.unwrap_or_else(|| error.to_string());
+    message.truncate(message.floor_char_boundary(MAX_REASON_BYTES));
+    ToHost::Refused(Refusal { message, code: OWN_FAILURE })
+}
+
+fn relay_output(
+    command: &CommandHandle,
+    mut stream: &UnixStream,
+    ending: &Ending,
+) -> Result<(), ControlError> {
     loop {
-        let message = command.next().unwrap_or_else(|error| {
-            ToHost::Refused(Refusal { message: error.to_string(), code: OWN_FAILURE })
-        });
+        let message = command.next().unwrap_or_else(|error| refusal(&error, ending));
         let is_last = matches!(message, ToHost::Exit(_) | ToHost::Refused(_));
         let mut bytes = Vec::new();
         message.into_frame(0, 0)?.encode(&mut bytes);

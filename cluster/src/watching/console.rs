@@ -7,6 +7,8 @@ use std::io::{BufRead, Read};
 
 use niclab_spec::report::KernelFinding;
 
+use crate::guests::panic::without_stamp;
+
 /// Findings of a node that are kept. What breaks in a loop would otherwise fill the launcher's memory.
 pub const MOST_FINDINGS: usize = 64;
 
@@ -110,13 +112,7 @@ pub fn findings(console: impl Read) -> Vec<KernelFinding> {
 fn cleaned(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let text: String = text.chars().filter(|c| !c.is_control() || *c == '\t').collect();
-    let text = text.trim_end();
-    let stamped = text.strip_prefix('[').and_then(|rest| rest.split_once(']'));
-    let is_stamp = |stamp: &str| stamp.trim().bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-    match stamped {
-        Some((stamp, rest)) if is_stamp(stamp) => rest.strip_prefix(' ').unwrap_or(rest).to_owned(),
-        _ => text.to_owned(),
-    }
+    without_stamp(text.trim_end()).to_owned()
 }
 
 #[derive(Default)]

@@ -26,7 +26,7 @@ use niclab_spec::monitor::{
     MAX_REQUEST_BYTES, NodeHealth, RULES_PATIENCE, Request, STATS_VERSION, Stuck,
 };
 use niclab_spec::report::{ModelFigures, NodeFigures, PortFigures, TrafficStats, why_estimate};
-use niclab_spec::{DeviceFaultProblem, DeviceFaults, Faults};
+use niclab_spec::{DeviceFaultProblem, DeviceFaults, Faults, rules};
 use thiserror::Error;
 use vhost_user_backend::VringT;
 use virtio_queue::QueueT;
@@ -469,6 +469,8 @@ fn card_figures(card: &Card) -> NodeFigures {
         polls: counts.polls,
         interrupts: named(causes.chain([("control", card.control.interrupts)]).chain(of_descriptors)),
         suppressed_interrupts: card.events.suppressed,
+        events_merged: model.events_merged,
+        control_refused: model.control_refused,
         ports: port_figures(card),
         nic_counts: nic_counts(&*card.nic),
         violations: named(violations.chain(of_shell)),
@@ -480,6 +482,7 @@ fn card_figures(card: &Card) -> NodeFigures {
     };
     figures.violations.append(&mut refusals(&model));
     if let Some(book) = card.broken() {
+        figures.rules_checked = rules::all().filter(|rule| rule.is_checked()).count() as u64;
         figures.broken_rules = named(book.counts());
         figures.broken_rule_log = book.log().cloned().collect();
     }

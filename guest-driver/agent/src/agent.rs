@@ -229,7 +229,10 @@ impl Agent {
             },
             ToGuest::Stdin(bytes) => self.step(id, |command| command.give_input(&bytes)),
             ToGuest::StdinEnd => self.step(id, Command::end_input),
-            ToGuest::QueryHealth => self.send(id, ToHost::Health(health::read(Path::new("/sys")))),
+            ToGuest::QueryHealth => {
+                let interrupts = std::fs::read_to_string("/proc/interrupts").unwrap_or_default();
+                self.send(id, ToHost::Health(health::read(Path::new("/sys"), &interrupts)));
+            }
             ToGuest::Join(join) => match self.join(join) {
                 Ok(()) => self.send(id, ToHost::Joined),
                 Err(refusal) => self.send(id, ToHost::Refused(refusal)),

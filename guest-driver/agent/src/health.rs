@@ -1,33 +1,43 @@
 //! What the guest sees of its NIC, read from sysfs.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
-use niclab_agent::Health;
+use niclab_agent::{Health, interrupts_of};
 
 /// The virtio device identity of the cluster function, as sysfs shows it.
 const CLUSTER_FUNCTION: &str = "0x0026";
 
-/// Reads the NIC's state below `sys` (`/sys`).
-pub fn read(sys: &Path) -> Health {
+/// Reads the NIC's state below `sys` (`/sys`), and of its interrupts from the text of `/proc/interrupts`.
+pub fn read(sys: &Path, interrupts_table: &str) -> Health {
     let device = sys.join("class/niclab/niclab0");
+    let card = cluster_function(&sys.join("bus/virtio/devices"));
+    let card = card.as_deref();
     Health {
-        driver: driver(&sys.join("bus/virtio/devices")),
+        driver: card.and_then(driver),
         bar_ready: number(&device.join("healthy")) == Some(1),
         link_up: any_entry(&sys.join("class/net"), |interface| {
             let driver = fs::read_link(interface.join("device/driver")).unwrap_or_default();
             driver.ends_with("virtio_net") && number(&interface.join("carrier")) == Some(1)
         }),
-        interrupts: number(&device.join("interrupts")),
+        interrupts: card.and_then(|card| interrupts_of(interrupts_table, card.file_name()?.to_str()?)),
     }
 }
 
-/// The driver of the cluster function among these devices: the name of what its link `driver` leads to.
-fn driver(devices: &Path) -> Option<String> {
+/// The cluster function among these virtio devices.
+fn cluster_function(devices: &Path) -> Option<PathBuf> {
     let is_ours = |device: &Path| {
         fs::read_to_string(device.join("device")).is_ok_and(|id| id.trim() == CLUSTER_FUNCTION)
     };
     let mut devices = fs::read_dir(devices).ok()?.flatten().map(|entry| entry.path());
-    let link = fs::read_link(devices.find(|device| is_ours(device))?.join("driver")).ok()?;
+    devices.find(|device| is_ours(device))
+}
+
+/// The driver of a device: the name of what its link `driver` leads to.
+fn driver(device: &Path) -> Option<String> {
+    let link = fs::read_link(device.join("driver")).ok()?;
     Some(link.file_name()?.to_string_lossy().into_owned())
 }
 
@@ -52,33 +62,41 @@ mod tests {
     }
 
     #[test]
+    fn interrupts_of_any_driver_are_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), "bus/virtio/devices/virtio2/device", "0x0026\n");
+        let table = "           CPU0       CPU1\n 24:  3  4  PCI-MSIX-0000:00:03.0   0-edge   virtio2-my own queue\n \
+                     25:  1  1  PCI-MSIX-0000:00:03.1   1-edge   virtio20-input.0\n";
+        assert_eq!(read(folder.path(), table).interrupts, Some(7));
+        assert_eq!(read(folder.path(), "").interrupts, None, "no driver has asked for one");
+    }
+
+    #[test]
     fn each_condition_is_seen_alone() {
         let folder = tempfile::tempdir().unwrap();
         let sys = folder.path();
-        assert_eq!(read(sys), Health::default());
+        assert_eq!(read(sys, ""), Health::default());
 
         let devices = sys.join("bus/virtio/devices");
         write(sys, "bus/virtio/devices/virtio1/device", "0x0001\n");
         symlink("../../drivers/virtio_net", devices.join("virtio1/driver")).unwrap();
         write(sys, "bus/virtio/devices/virtio2/device", "0x0026\n");
-        assert_eq!(read(sys).driver, None, "another device's driver");
+        assert_eq!(read(sys, "").driver, None, "another device's driver");
         symlink("../../drivers/my_own", devices.join("virtio2/driver")).unwrap();
-        assert_eq!(read(sys).driver.as_deref(), Some("my_own"));
+        assert_eq!(read(sys, "").driver.as_deref(), Some("my_own"));
 
         write(sys, "class/niclab/niclab0/healthy", "0\n");
-        assert!(!read(sys).bar_ready);
+        assert!(!read(sys, "").bar_ready);
         write(sys, "class/niclab/niclab0/healthy", "1\n");
-        write(sys, "class/niclab/niclab0/interrupts", "42\n");
-        assert!(read(sys).bar_ready);
-        assert_eq!(read(sys).interrupts, Some(42));
+        assert!(read(sys, "").bar_ready);
 
         write(sys, "class/net/lo/carrier", "1\n");
-        assert!(!read(sys).link_up, "the loopback is no card");
+        assert!(!read(sys, "").link_up, "the loopback is no card");
         write(sys, "class/net/eth0/carrier", "1\n");
         fs::create_dir_all(sys.join("class/net/eth0/device")).unwrap();
         symlink("../../../bus/virtio/drivers/virtio_net", sys.join("class/net/eth0/device/driver")).unwrap();
-        assert!(read(sys).link_up);
+        assert!(read(sys, "").link_up);
         write(sys, "class/net/eth0/carrier", "0\n");
-        assert!(!read(sys).link_up);
+        assert!(!read(sys, "").link_up);
     }
 }

@@ -28,9 +28,11 @@
 //! pipe, a reader that stalls holds back its own command only, and memory is bounded at both ends.
 
 pub mod frame;
+mod interrupts;
 pub mod message;
 
 pub use frame::{Decoder, Frame};
+pub use interrupts::interrupts_of;
 pub use message::{
     Exec, ExitStatus, Health, Identity, Join, MessageError, Refusal, ToGuest, ToHost, WindowSize,
 };

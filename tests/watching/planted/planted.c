@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A driver that takes its card, does nothing with it, and has one fault of each kind that a kernel can watch for. Which one happens is
- * written to /dev/planted. A comment marks the line at which it has to be found.
+ * A driver that takes its card, does nothing with it, and has one fault of each kind that a kernel can watch for, and two that end any
+ * kernel. Which one happens is written to /dev/planted. A comment marks the line at which it has to be found.
  */
 #include <linux/miscdevice.h>
 #include <linux/module.h>
@@ -33,6 +33,26 @@ static noinline void use_after_free(void)
 	kfree(memory);
 	OPTIMIZER_HIDE_VAR(memory);
 	WRITE_ONCE(memory[3], 1); /* planted: use-after-free */
+}
+
+static noinline void double_free(void)
+{
+	char *memory = kmalloc(64, GFP_KERNEL);
+
+	if (!memory)
+		return;
+	OPTIMIZER_HIDE_VAR(memory);
+	kfree(memory);
+	OPTIMIZER_HIDE_VAR(memory);
+	kfree(memory); /* planted: double-free */
+}
+
+static noinline void null_pointer(void)
+{
+	int *nothing = NULL;
+
+	OPTIMIZER_HIDE_VAR(nothing);
+	WRITE_ONCE(nothing[2], 1); /* planted: null-pointer */
 }
 
 static noinline void leak(void)
@@ -84,6 +104,10 @@ static ssize_t planted_write(struct file *file, const char __user *buffer, size_
 		return -EFAULT;
 	if (sysfs_streq(word, "use-after-free")) {
 		use_after_free();
+	} else if (sysfs_streq(word, "double-free")) {
+		double_free();
+	} else if (sysfs_streq(word, "null-pointer")) {
+		null_pointer();
 	} else if (sysfs_streq(word, "leak")) {
 		/* Of one, a stale word on some stack may keep the watcher from seeing it. */
 		for (i = 0; i < 16; i++)

@@ -132,10 +132,12 @@ fn text(conformance: &Conformance) -> String {
         }
         for named in &verdict.named {
             let _ = writeln!(text, "  {named}");
-            let lines: Vec<&str> = named.said().lines().collect();
-            for line in &lines[lines.len().saturating_sub(SAID_LINES)..] {
+            for line in named.shown(SAID_LINES) {
                 let _ = writeln!(text, "    {line}");
             }
+        }
+        if let Some(folder) = &verdict.consoles {
+            let _ = writeln!(text, "  consoles of all nodes: {}", folder.display());
         }
         if let Some(why) = &verdict.not_run {
             let _ = writeln!(text, "  {why}");
@@ -235,6 +237,7 @@ mod tests {
             named,
             note: None,
             not_run,
+            consoles: None,
             wall_s: 1.25,
             unkind: BTreeMap::new(),
             booted_with: None,

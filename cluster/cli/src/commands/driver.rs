@@ -1,4 +1,4 @@
-//! `niclab driver watch`: a run, again at each change of the driver's source.
+//! `niclab driver build`, and `niclab driver watch`: a run, again at each change of the driver's source.
 
 use std::{
     collections::BTreeSet,
@@ -25,7 +25,7 @@ use rustix::{
     process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open},
 };
 
-use crate::arguments::RunArgs;
+use crate::arguments::{DriverBuildArgs, RunArgs};
 
 /// Programs that write several files, or one in pieces, are given so long between two of them.
 const QUIET: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
@@ -36,6 +36,17 @@ const MOST_DEPTH: usize = 8;
 
 /// Room for what the kernel says of changes at a time.
 const CHANGES_BYTES: usize = 16 * 1024;
+
+/// Builds a driver and writes what was made.
+///
+/// # Errors
+/// When it does not build; the message has the compiler's words.
+pub fn build(args: &DriverBuildArgs) -> Result<u8> {
+    let DriverBuildArgs { driver, output, kernel, mirror, offline } = args;
+    let written = prepare::build_driver(driver, kernel.as_deref(), mirror.clone(), *offline, output)?;
+    written.iter().for_each(|path| eprintln!("niclab: wrote {}", path.display()));
+    Ok(0)
+}
 
 /// Runs until a signal ends it; its code is ours.
 ///

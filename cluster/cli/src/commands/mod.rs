@@ -60,6 +60,7 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::Shell(args) => shell::run(&args),
         Command::Debug(args) => debug::run(&args),
         Command::Driver(DriverAction::Watch(args)) => driver::watch(&args),
+        Command::Driver(DriverAction::Build(args)) => driver::build(&args),
         Command::Kernel(KernelAction::Build(args)) => kernel::build(&args),
         Command::Logs(args) => logs::run(&args),
         Command::Down(args) => down::run(&args),

@@ -9,15 +9,18 @@ use std::{
 };
 
 use anyhow::Result;
-use niclab_agent::{Exec, ToGuest};
+use niclab_agent::{Exec, ExitStatus, ToGuest};
 use niclab_cluster::host::exit_code::OWN_FAILURE;
 use niclab_cluster::{
     boot::{
         prepare,
         running::{Event, Failure, RunningCluster},
     },
-    daemon::{monitor, rules::broken_rules_text},
-    guests::agent::{AgentClient, Output},
+    daemon::{monitor, rules::rules_text},
+    guests::{
+        agent::{AgentClient, Output},
+        program::{ConsoleMark, ProgramFailure},
+    },
     host::runtime::RuntimeRoot,
     output::Prefixer,
     report::{
@@ -76,6 +79,7 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     })?;
     let boot = begin.elapsed();
     eprintln!("niclab: {count} nodes healthy in {:.1} s", boot.as_secs_f64());
+    running.plan().drivers_in_use().iter().for_each(|line| eprintln!("niclab: {line}"));
     let result = commands_and_report(&mut running, args, &cluster, boot);
     if result.is_err() {
         // The guests answer no more, but what they said stands on their consoles.
@@ -129,14 +133,13 @@ fn commands_and_report(
     Ok(if is_broken && cluster.rules.is_failure() && exit_code == 0 { RULE_BROKEN } else { exit_code })
 }
 
-/// Whether any node broke a rule, which is told where no report in this format has told it.
+/// Whether any node broke a rule. What the rules found is told where no report in this format has told it.
 fn is_broken(running: &RunningCluster, format: Option<ReportFormat>) -> Result<bool> {
     let nodes = monitor::stats(&running.plan().monitor_socket)?.nodes;
-    let text = broken_rules_text(&nodes);
     if format != Some(ReportFormat::Text) {
-        eprint!("{text}");
+        eprint!("{}", rules_text(&nodes));
     }
-    Ok(!text.is_empty())
+    Ok(nodes.iter().any(|node| !node.broken_rules.is_empty()))
 }
 
 /// Runs the command on every node and waits for all of them.
@@ -146,6 +149,8 @@ fn commands(running: &mut RunningCluster, args: &RunArgs) -> Result<(Vec<Command
         if is_demonstration { DEMONSTRATION.map(str::to_owned).to_vec() } else { args.command.clone() };
     let is_reported = args.report.is_some() || args.report_file.is_some();
     let keep = is_demonstration || (is_reported && is_measurement(&argv));
+    let marks: Vec<ConsoleMark> =
+        running.plan().nodes.iter().map(|node| ConsoleMark::now(&node.console)).collect();
     let results = start_all(running, &argv, args.report == Some(ReportFormat::Json), keep);
     let timeout = args.timeout.map_or(FOREVER, Duration::from_secs);
     let deadline = Instant::now() + timeout;
@@ -153,7 +158,7 @@ fn commands(running: &mut RunningCluster, args: &RunArgs) -> Result<(Vec<Command
     let mut first_bad = 0;
     while codes.iter().any(Option::is_none) {
         let Some(event) = running.next_event(deadline)? else {
-            return Err(Failure::TimedOut(timeout).into());
+            return Err(running.with_consoles(Failure::TimedOut(timeout)).into());
         };
         if let Event::CommandOver(rank, result) = event {
             if first_bad == 0 {
@@ -165,10 +170,29 @@ fn commands(running: &mut RunningCluster, args: &RunArgs) -> Result<(Vec<Command
             codes[rank] = Some(result);
         }
     }
-    let outputs = results.into_iter().map(|result| result.join().unwrap_or_default());
-    let nodes = running.plan().nodes.iter().zip(codes).zip(outputs);
-    let outcomes = nodes.map(|((node, code), output)| CommandOutcome::new(&node.name, code, &output));
+    let ended: Vec<Ended> = results.into_iter().map(|result| result.join().unwrap_or_default()).collect();
+    let failures: Vec<Option<ProgramFailure>> =
+        marks.iter().zip(&ended).map(|(mark, ended)| mark.failure(ended.status?)).collect();
+    tell_failures(running, &failures);
+    let nodes = running.plan().nodes.iter().zip(codes).zip(ended).zip(failures);
+    let outcomes = nodes.map(|(((node, code), ended), failure)| {
+        CommandOutcome::new(&node.name, code, &ended.output).failed(failure)
+    });
     Ok((outcomes.collect(), first_bad))
+}
+
+/// Says how programs failed, and where the consoles are.
+fn tell_failures(running: &mut RunningCluster, failures: &[Option<ProgramFailure>]) {
+    let nodes = running.plan().nodes.iter().zip(failures);
+    for (node, failure) in nodes.filter_map(|(node, failure)| Some((&node.name, failure.as_ref()?))) {
+        eprintln!("niclab: {node}: the command failed: {}", failure.how);
+        failure.console.iter().for_each(|line| eprintln!("niclab: {node}: console: {line}"));
+    }
+    if failures.iter().any(Option::is_some)
+        && let Some(folder) = running.keep_consoles()
+    {
+        eprintln!("niclab: the consoles of all nodes are kept in {}", folder.display());
+    }
 }
 
 /// Whether the command is a `niclab-perf` that prints JSON, which belongs into the report.
@@ -177,13 +201,21 @@ fn is_measurement(argv: &[String]) -> bool {
     program.is_some_and(|name| name == DEMONSTRATION[0]) && argv.iter().any(|argument| argument == "--json")
 }
 
-/// Starts the command on every node. Each thread gives the output that is kept.
+/// What is kept of a command that is over.
+#[derive(Default)]
+struct Ended {
+    output: Vec<u8>,
+    /// How it ended, where it began.
+    status: Option<ExitStatus>,
+}
+
+/// Starts the command on every node.
 fn start_all(
     running: &RunningCluster,
     argv: &[String],
     to_stderr: bool,
     keep: bool,
-) -> Vec<thread::JoinHandle<Vec<u8>>> {
+) -> Vec<thread::JoinHandle<Ended>> {
     let width = running.plan().nodes.iter().map(|node| node.name.len()).max().unwrap_or(0);
     let nodes = running.plan().nodes.iter().zip(running.agents()).enumerate();
     nodes
@@ -212,20 +244,22 @@ struct Relay {
 }
 
 impl Relay {
-    fn run(mut self, agent: &Arc<AgentClient>, exec: Exec, sender: &Sender<Event>) -> Vec<u8> {
-        let result = self.relay(agent, exec).map_err(|error| error.to_string());
+    fn run(mut self, agent: &Arc<AgentClient>, exec: Exec, sender: &Sender<Event>) -> Ended {
+        let mut status = None;
+        let result = self.relay(agent, exec, &mut status).map_err(|error| error.to_string());
         // If nobody listens any more, the cluster is being taken down.
         let _ = sender.send(Event::CommandOver(self.rank, result));
-        self.kept.unwrap_or_default()
+        Ended { output: self.kept.unwrap_or_default(), status }
     }
 
-    fn relay(&mut self, agent: &Arc<AgentClient>, exec: Exec) -> Result<u8> {
+    fn relay(&mut self, agent: &Arc<AgentClient>, exec: Exec, status: &mut Option<ExitStatus>) -> Result<u8> {
         let command = agent.exec(exec)?;
         command.sender().send(ToGuest::StdinEnd)?;
         match command.follow(|output| self.print(output).map_err(cannot_print))? {
-            Ok(code) => {
+            Ok(ended) => {
                 self.flush().map_err(cannot_print)?;
-                Ok(code)
+                *status = Some(ended);
+                Ok(ended.shell_code())
             }
             Err(refusal) => {
                 eprintln!("niclab: {}", refusal.message);

@@ -51,6 +51,7 @@ pub fn run(args: &UpArgs) -> Result<u8> {
     let order = Order { root: root.path().to_owned(), plan, boot_timeout };
     let (supervisor, stdin) = start_supervisor(&order)?;
     wait_until_up(supervisor, stdin)?;
+    order.plan.drivers_in_use().iter().for_each(|line| eprintln!("niclab: {line}"));
     let option = if name == ClusterName::default() { String::new() } else { format!(" --name {name}") };
     eprintln!(
         "niclab: {name} is up, {count} nodes healthy in {:.1} s; next: niclab inspect{option}, niclab shell{option} {}, \

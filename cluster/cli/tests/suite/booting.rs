@@ -8,6 +8,7 @@ use std::{
 
 use niclab_cluster::{
     boot::{
+        command::{self, NodeCommand},
         progress::Stage,
         running::{Event, Failure, RunningCluster},
     },
@@ -15,7 +16,7 @@ use niclab_cluster::{
 };
 
 use crate::support::{
-    GOOD_DAEMON, PATIENCE, TEMPLATES_CONSOLE, lives, name, plan, restored_plan, template_in,
+    GOOD_DAEMON, OOPS, PATIENCE, TEMPLATES_CONSOLE, lives, name, plan, restored_plan, template_in,
 };
 
 struct Case {
@@ -98,6 +99,29 @@ fn a_qemu_that_dies_is_reported_with_log_and_console() {
 fn a_guest_panic_is_reported_with_the_console() {
     let text = Case::new().failure(GOOD_DAEMON, &["panics", "good"], PATIENCE);
     assert!(text.contains("kernel of node0 panicked") && text.contains("not syncing: test"), "{text}");
+}
+
+#[test]
+fn panics_of_both_nodes_are_reported_with_reason_and_trace() {
+    let case = Case::new();
+    let mut cluster = case.boot(GOOD_DAEMON, &["good", "good"], PATIENCE).unwrap();
+    let panic = ["panic".to_owned()];
+    let commands = [0, 1].map(|rank| NodeCommand { rank, argv: panic.to_vec() });
+    let error = command::run(&mut cluster, &commands, PATIENCE).unwrap_err();
+    let failure = error.downcast::<Failure>().expect("a panic, not a lost connection");
+    cluster.shut_down(false);
+    let text = failure.to_string();
+    let (Failure::Panicked(panics), Some(folder)) = failure.into_parts() else { panic!("{text}") };
+    assert_eq!(panics.iter().map(|panic| panic.node.as_str()).collect::<Vec<_>>(), ["node0", "node1"]);
+    for panic in &panics {
+        let reason = "BUG: kernel NULL pointer dereference, address: 0000000000000008; Oops: 0002 [#1] PREEMPT SMP PTI";
+        assert_eq!(panic.reason, reason);
+        assert!(panic.text.contains("RIP: 0010:own_write+0x4/0x10 [own]"), "{}", panic.text);
+        let console = fs::read_to_string(folder.join(format!("{}.console", panic.node))).unwrap();
+        assert!(console.contains("booting in mode good") && console.ends_with(OOPS), "{console}");
+    }
+    assert!(text.contains("the kernel of node1 panicked: BUG: kernel NULL"), "{text}");
+    assert!(text.contains(&format!("kept in {}", folder.display())), "{text}");
 }
 
 #[test]

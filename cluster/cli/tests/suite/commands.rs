@@ -292,6 +292,20 @@ fn a_cluster_that_ends_by_itself_leaves_the_reason() {
 }
 
 #[test]
+fn a_panic_is_told_to_the_command_that_met_it_and_to_inspect() {
+    let mut up = Up::new(&["good", "good"]);
+    let output = up.niclab(&["exec", "node1", "--", "panic"]);
+    assert_eq!(output.status.code(), Some(125));
+    let message = text(&output.stderr);
+    let reason = "the kernel of node1 panicked: BUG: kernel NULL pointer dereference";
+    assert!(message.contains(reason) && message.contains("own_write+0x4"), "{message}");
+    up.supervisor.wait().unwrap();
+    let message = text(&up.niclab(&["inspect"]).stderr);
+    assert!(message.contains(reason), "{message}");
+    assert_eq!(up.niclab(&["down"]).status.code(), Some(0));
+}
+
+#[test]
 fn a_boot_that_fails_is_told_and_leaves_nothing() {
     let mut up = Up::begin(GOOD_DAEMON, &["sick"], Duration::from_secs(1));
     match up.next_progress() {

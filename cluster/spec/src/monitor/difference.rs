@@ -38,6 +38,8 @@ impl NodeFigures {
             (&mut self.spared_doorbells, before.spared_doorbells),
             (&mut self.polls, before.polls),
             (&mut self.suppressed_interrupts, before.suppressed_interrupts),
+            (&mut self.events_merged, before.events_merged),
+            (&mut self.control_refused, before.control_refused),
             (&mut self.unordered, before.unordered),
             (&mut self.unkind_reseeds, before.unkind_reseeds),
         ];

@@ -10,6 +10,7 @@
 //! removed, and loses its mark last. Whoever makes, looks for or removes folders holds a lock on the folder of all clusters
 //! meanwhile. So a folder under one of those other names was left by a niclab that died, and is removed.
 
+mod kept;
 mod place;
 
 use std::{

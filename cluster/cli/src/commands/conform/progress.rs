@@ -82,6 +82,7 @@ mod tests {
             named,
             note: None,
             not_run: None,
+            consoles: None,
             wall_s: 0.5,
             unkind: BTreeMap::new(),
             booted_with: None,

@@ -146,7 +146,7 @@ fn plan_by(way: StartMode, root: &Path, cluster_name: &str, daemon: &str, modes:
 ///
 /// Modes: `good`; `busy` (healthy, and its commands never end); `refuses` (to join); `loiters` (never joins); `sick` (never
 /// healthy); `mute` (QEMU never listens); `silent` (it does, and the agent never answers); `dies` (QEMU fails at once);
-/// `panics`; `quits` (exit 0 once it was healthy, when told to run `quit`). A restored guest looks whether its memory is the
+/// `panics` (as it boots; each other one panics when told to run `panic`); `quits` (exit 0 once it was healthy, when told to run `quit`). A restored guest looks whether its memory is the
 /// template's and is healthy when it has its card; further modes of it: `cardless` (QEMU refuses the card's second function);
 /// `lost` (QEMU ends while it restores).
 #[test]
@@ -266,6 +266,7 @@ fn serve_one(mut stream: UnixStream, mode: &str) {
             let message = ToGuest::from_frame(frame).unwrap();
             match &message {
                 ToGuest::Exec(exec) if exec.argv[0] == "crash" => return,
+                ToGuest::Exec(exec) if exec.argv[0] == "panic" => panic_of_guest(&stream),
                 ToGuest::Exec(_) => {
                     agent.room = WINDOW_BYTES as usize;
                     last = Some((session, id));
@@ -284,6 +285,20 @@ fn serve_one(mut stream: UnixStream, mode: &str) {
             }
         }
     }
+}
+
+/// What the kernel of a guest that is told to `panic` says.
+pub const OOPS: &str = "[    9.1] BUG: kernel NULL pointer dereference, address: 0000000000000008\n\
+    [    9.1] Oops: Oops: 0002 [#1] PREEMPT SMP PTI\n[    9.1] RIP: 0010:own_write+0x4/0x10 [own]\n\
+    [    9.1] ---[ end trace 0000000000000000 ]---\n[    9.1] Kernel panic - not syncing: Fatal exception\n";
+
+/// Panics as a guest under QEMU does: the agent's connection closes some time before the process ends.
+fn panic_of_guest(stream: &UnixStream) -> ! {
+    let console = env::var_os(CONSOLE).unwrap();
+    File::options().append(true).open(console).unwrap().write_all(OOPS.as_bytes()).unwrap();
+    stream.shutdown(std::net::Shutdown::Both).unwrap();
+    thread::sleep(Duration::from_millis(300));
+    std::process::exit(0)
 }
 
 struct FakeAgent {

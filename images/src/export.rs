@@ -1,0 +1,138 @@
+//! What a user takes away of a driver that was built: the module, the header of the contract with the device, and how each file was
+//! compiled, for editors and other tools that read `compile_commands.json`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+use crate::cache::Cache;
+use crate::driver::{self, BUILT_AT, DriverKernel, DriverModule};
+use crate::error::{At, ImageError};
+use crate::tree::Tree;
+use crate::watching::current_kernel;
+
+/// The file that editors look for (Clang, "JSON Compilation Database Format Specification").
+const COMPILE_COMMANDS: &str = "compile_commands.json";
+
+/// The folder with the header, below the one that is written to.
+const INCLUDE: &str = "include";
+
+/// Writes the files of a driver into a folder, which is made if needed, and gives their paths. A module that was not built from source
+/// has no commands.
+///
+/// # Errors
+/// A file cannot be read or written.
+pub fn export_driver(
+    cache: &Cache,
+    driver: &DriverModule,
+    kernel: DriverKernel<'_>,
+    into: &Path,
+) -> Result<Vec<PathBuf>, ImageError> {
+    let include = into.join(INCLUDE);
+    fs::create_dir_all(&include).at("create", &include)?;
+    let mut written = Vec::new();
+    let mut write = |path: PathBuf, content: &[u8]| {
+        fs::write(&path, content).at("write", &path)?;
+        written.push(path);
+        Ok::<_, ImageError>(())
+    };
+    let read = |path: &Path| fs::read(path).at("read", path);
+    write(into.join(format!("{}.ko", driver.name)), &read(&driver.file)?)?;
+    if let Some(with_debug) = driver.with_debug.as_ref().filter(|path| **path != driver.file) {
+        write(into.join(format!("{}.ko.debug", driver.name)), &read(with_debug)?)?;
+    }
+    write(include.join(driver::ABI), driver::abi())?;
+    if let (Some(commands), Some(source)) = (driver.commands(), &driver.source) {
+        let place = Place::of(cache, kernel)?;
+        let text = database(&commands, &place, source, &include);
+        write(into.join(COMPILE_COMMANDS), text.as_bytes())?;
+    }
+    Ok(written)
+}
+
+/// Where the kernel's headers are.
+struct Place {
+    /// The folder in which the compiler ran.
+    directory: PathBuf,
+    /// The tree whose root the compiler took for the file system's; none where it ran on the host.
+    root: Option<PathBuf>,
+}
+
+impl Place {
+    fn of(cache: &Cache, kernel: DriverKernel<'_>) -> Result<Self, ImageError> {
+        if let DriverKernel::Own(own) = kernel {
+            return Ok(Self { directory: own.tree.clone().unwrap_or_default(), root: None });
+        }
+        let missing = || ImageError::BrokenTree { tree: cache.root(), what: "package tree".into() };
+        let mut tree = Tree::open(&cache.find(Tree::KIND, &Tree::key()).ok_or_else(missing)?)?;
+        if let DriverKernel::Watching = kernel {
+            tree = current_kernel(cache)?.tree(&tree);
+        }
+        let headers = tree.path.join(tree.headers().trim_start_matches('/'));
+        // A link to a path of the tree's own.
+        let directory = match fs::read_link(&headers) {
+            Ok(target) if target.is_absolute() => in_tree(&tree.path, &target),
+            _ => headers,
+        };
+        Ok(Self { directory, root: Some(tree.path) })
+    }
+
+    /// A word of the command as it is on the host.
+    fn word(&self, word: &str) -> String {
+        let Some(root) = &self.root else { return word.to_owned() };
+        let at = word.find("/usr/").filter(|at| !word[..*at].contains('/'));
+        at.map_or_else(|| word.to_owned(), |at| format!("{}{}{}", &word[..at], root.display(), &word[at..]))
+    }
+}
+
+fn in_tree(root: &Path, path: &Path) -> PathBuf {
+    root.join(path.strip_prefix("/").unwrap_or(path))
+}
+
+/// The commands in the form that editors read. `source` and `include` are the user's folders.
+fn database(commands: &str, place: &Place, source: &Path, include: &Path) -> String {
+    let entry = |command: &str| {
+        let users = |word: &str| {
+            let word = word.replace(BUILT_AT, &source.display().to_string());
+            word.replace(driver::INCLUDED_AT, &include.display().to_string())
+        };
+        let words: Vec<String> = command.split_whitespace().map(|word| users(&place.word(word))).collect();
+        let file = words.last().cloned().unwrap_or_default();
+        json!({ "directory": place.directory, "file": file, "command": words.join(" ") })
+    };
+    let entries: Vec<_> = commands.lines().map(entry).collect();
+    format!("{:#}\n", serde_json::Value::from(entries))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COMMAND: &str = "gcc-14 -Wp,-MMD,/driver-build/.a.o.d -nostdinc -I/usr/src/common/include -I./include/generated \
+        -include /usr/src/common/include/linux/kconfig.h -I/driver-include -DKBUILD_MODNAME='\"a\"' -c -o /driver-build/a.o \
+        /driver-build/a.c";
+
+    #[test]
+    fn commands_name_the_users_source_and_the_headers_in_the_cache() {
+        let place = Place { directory: "/cache/tree/usr/src/x".into(), root: Some("/cache/tree".into()) };
+        let text = database(COMMAND, &place, Path::new("/home/me/d"), Path::new("/home/me/out/include"));
+        let entries: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(entries[0]["file"], "/home/me/d/a.c");
+        assert_eq!(entries[0]["directory"], "/cache/tree/usr/src/x");
+        let command = entries[0]["command"].as_str().unwrap();
+        for part in [
+            " -I/cache/tree/usr/src/common/include ",
+            " -I./include/generated ",
+            " /cache/tree/usr/src/common/include/linux/kconfig.h ",
+            " -I/home/me/out/include ",
+            " -o /home/me/d/a.o ",
+        ] {
+            assert!(command.contains(part), "{part} in {command}");
+        }
+        let own = Place { directory: "/linux".into(), root: None };
+        assert!(
+            database(COMMAND, &own, Path::new("/d"), Path::new("/i")).contains(" -I/usr/src/common/include ")
+        );
+    }
+}
