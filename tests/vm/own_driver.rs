@@ -290,3 +290,108 @@ fn a_watched_driver_is_built_and_run_again_when_its_source_changes() {
     assert_eq!(watch.finish().code(), 130);
     assert!(niclab.processes().is_empty(), "{:#?}", niclab.processes());
 }
+
+/// A driver that dereferences a null pointer or frees memory twice when it is told so.
+fn planted() -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("watching/planted");
+    folder.canonicalize().expect("it is in the tree").display().to_string()
+}
+
+#[test]
+fn panics_of_both_nodes_are_named_by_run_and_by_conform() {
+    let niclab = Niclab::new();
+    let driver = planted();
+    let script = |fault: &str| format!("echo {fault} >/dev/planted");
+    let outcome = niclab.run(["run", "--driver", &driver, "--", "sh", "-c", &script("null-pointer")]);
+    assert_ne!(outcome.code(), 0, "{outcome}");
+    assert!(outcome.stderr.contains("node0, node1: driver planted bound to the card"), "{outcome}");
+    for node in ["node0", "node1"] {
+        let reason = format!("the kernel of {node} panicked: BUG: kernel NULL pointer dereference");
+        assert!(outcome.stderr.contains(&reason), "{outcome}");
+        let console = niclab.runtime().join(".failed");
+        let kept =
+            std::fs::read_dir(&console).expect("consoles are kept").flatten().next().expect("a cluster");
+        let console =
+            std::fs::read_to_string(kept.path().join(format!("{node}.console"))).expect("a console");
+        assert!(console.contains("Kernel panic"), "{console}");
+    }
+    assert!(outcome.stderr.contains("; Oops: 0002 [#1]"), "{outcome}");
+    assert!(
+        outcome.stderr.contains("null_pointer at ") && outcome.stderr.contains("planted.c:"),
+        "{outcome}"
+    );
+
+    let conform = ["conform", "--driver", &driver, "--case", "plain", "--json", "--", "sh", "-c"];
+    let outcome = niclab.run(conform.iter().copied().chain([script("double-free").as_str()]));
+    assert_eq!(outcome.code(), 1, "{outcome}");
+    let case = outcome.json()["cases"][0].clone();
+    let named = case["named"].as_array().expect("what was found");
+    let text = |named: &serde_json::Value, key: &str| named[key].as_str().unwrap_or_default().to_owned();
+    let is_panic = |named: &&serde_json::Value| {
+        named["by"] == "panic"
+            && text(named, "reason").starts_with("kernel BUG at mm/slub.c")
+            && text(named, "said").contains("[planted]")
+            && named["places"].to_string().contains("planted.c:")
+    };
+    assert!(named.iter().any(|named| is_panic(&named)), "{outcome}");
+    assert!(named.iter().all(|named| named["by"] != "hang"), "{outcome}");
+    assert!(Path::new(&text(&case, "consoles")).is_dir(), "{outcome}");
+    assert!(niclab.processes().is_empty(), "{:#?}", niclab.processes());
+}
+
+/// A tree that has all that niclab asks of one in which a kernel was built. Its build of modules looks at the source and gives this
+/// module, which is for the guests' own kernel.
+fn kernel_tree(folder: &Path, kernel: &Path, release: &str, module: &Path) {
+    let write = |name: &str, text: &str| {
+        let path = folder.join(name);
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        std::fs::write(path, text).expect("a file");
+    };
+    write(
+        "Makefile",
+        "modules:\n\ttest -f $(M)/example.c\n\tgrep -q NICLAB_VIRTIO_ID $(patsubst -I%,%,$(KCPPFLAGS))/niclab_abi.h\n\t\
+         cp prebuilt.ko $(M)/example.ko\n",
+    );
+    write(".config", "CONFIG_CC_IS_GCC=y\n");
+    write("Module.symvers", "");
+    write("include/config/kernel.release", &format!("{release}\n"));
+    write("arch/x86/boot/bzImage", "");
+    std::fs::copy(kernel, folder.join("arch/x86/boot/bzImage")).expect("the kernel");
+    std::fs::copy(module, folder.join("prebuilt.ko")).expect("the module");
+}
+
+#[test]
+fn driver_is_built_against_the_tree_of_the_kernel_that_boots() {
+    let niclab = Niclab::new();
+    let driver = example().display().to_string();
+    let built = niclab.run(["driver", "build", &driver, "-o", "out"]).success();
+    assert!(built.stderr.contains("compile_commands.json"), "{built}");
+    let out = niclab.folder().join("out");
+    assert!(out.join("include/niclab_abi.h").is_file(), "{built}");
+    let text = std::fs::read_to_string(out.join("compile_commands.json")).expect("the commands");
+    let commands: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let entry = &commands.as_array().expect("a list")[0];
+    assert!(entry["file"].as_str().is_some_and(|file| Path::new(file).is_file()), "{text}");
+    let includes =
+        entry["command"].as_str().expect("a command").split(' ').filter_map(|word| word.strip_prefix("-I/"));
+    let includes: Vec<PathBuf> = includes.map(|path| Path::new("/").join(path)).collect();
+    assert!(includes.len() > 2 && includes.iter().all(|path| path.is_dir()), "{text}");
+
+    let plan = niclab.run(["plan", "--json", "--nodes", "1"]).success().json();
+    let path =
+        |key: &str| PathBuf::from(plan[key].as_str().unwrap_or_else(|| panic!("no {key} in {plan:#}")));
+    let release = plan["kernel_release"].as_str().expect("a release");
+    let tree = niclab.folder().join("linux");
+    kernel_tree(&tree, &path("packed_kernel"), release, &out.join("example.ko"));
+    let kernel = tree.display().to_string();
+    let run =
+        ["run", "--nodes", "1", "--kernel", &kernel, "--driver", &driver, "--", "test", "-e", "/dev/example"];
+    let outcome = niclab.run(run).success();
+    assert!(outcome.stderr.contains("node0: driver example bound to the card"), "{outcome}");
+    std::fs::remove_file(tree.join("Module.symvers")).expect("it is there");
+    let outcome = niclab.run(run);
+    assert!(
+        outcome.stderr.contains("has no Module.symvers") && outcome.stderr.contains("run `make`"),
+        "{outcome}"
+    );
+}

@@ -332,6 +332,31 @@ mod tests {
     }
 
     #[test]
+    fn panic_is_shown_with_its_reason_and_places_in_the_driver() {
+        let panic = |places: &[&str]| Named::Panic {
+            node: "node0".into(),
+            reason: "BUG: kernel NULL pointer dereference; Oops: 0002 [#1]".into(),
+            places: places.iter().map(|&place| place.to_owned()).collect(),
+            said: (0..60).fold("BUG: first line".to_owned(), |text, line| format!("{text}\nline {line}")),
+        };
+        let mut case = verdict(vec![panic(&["f+0x1: f at /me/a.c:7"]), panic(&[])], None);
+        case.consoles = Some("/run/me/.failed/c".into());
+        let text = text(&of(vec![case]));
+        assert!(
+            text.contains("  panic on node0: BUG: kernel NULL pointer dereference; Oops: 0002 [#1]\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("    f+0x1: f at /me/a.c:7\n") && text.contains("    BUG: first line\n"),
+            "{text}"
+        );
+        assert!(
+            !text.contains("line 59") && text.contains("consoles of all nodes: /run/me/.failed/c\n"),
+            "{text}"
+        );
+    }
+
+    #[test]
     fn a_table_has_a_line_for_each_case_and_says_how_to_have_a_failure_again() {
         let named = Named::Exit { node: "node1".into(), code: 7, said: "expected 3\nreceived 2".into() };
         let text = text(&of(vec![verdict(Vec::new(), None), verdict(vec![named], None)]));
