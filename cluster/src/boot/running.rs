@@ -54,8 +54,11 @@ const TAIL_LINES: usize = 15;
 /// How long a QEMU that closed its connection to the agent may take to end. It ends at once; a busy host takes longer.
 const HUNG_UP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a kernel may take from the first line of its oops to its panic, when another node's panic ends the cluster.
+/// How long a kernel in the middle of an oops may take to its panic, when another node's panic ends the cluster.
 const PANIC_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// How long other nodes may take from the first panic to the first line of an oops of theirs.
+const NEXT_PANIC_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How often the console of such a kernel is read.
 const PANIC_INTERVAL: Duration = Duration::from_millis(20);
@@ -427,14 +430,15 @@ impl RunningCluster {
         }
     }
 
-    /// The panics of all nodes. The first ends the cluster, so a kernel in the middle of an oops may still come to its panic.
+    /// The panics of all nodes. The first ends the cluster, and others often meet the same fault a moment later.
     fn panics(&mut self) -> Vec<KernelPanic> {
-        let deadline = Instant::now() + PANIC_TIMEOUT;
+        let begin = Instant::now();
+        let is_any = self.plan.nodes.iter().any(|node| kernel_panic(node).is_some());
         for (node, guest) in self.plan.nodes.iter().zip(&mut self.guests) {
-            let console = || tail(&node.console, usize::MAX);
             // A kernel without a driver of the user's own goes on after an oops.
-            while node.driver.is_some() && panic::is_oops_open(&console()) && guest.exit_status().is_none() {
-                if Instant::now() >= deadline {
+            while is_any && node.driver.is_some() && guest.exit_status().is_none() {
+                let is_oops_open = panic::is_oops_open(&tail(&node.console, usize::MAX));
+                if begin.elapsed() >= if is_oops_open { PANIC_TIMEOUT } else { NEXT_PANIC_TIMEOUT } {
                     break;
                 }
                 thread::sleep(PANIC_INTERVAL);
