@@ -495,7 +495,8 @@ fn compile_commands(folder: &Path, include: &Path) -> Result<String, ImageError>
     for entry in fs::read_dir(folder).at("list", folder)? {
         let path = entry.at("list", folder)?.path();
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        if !name.ends_with(".o.cmd") || name.ends_with(".mod.o.cmd") {
+        // Files that the build system adds to each module: `NAME.mod.c`, `.module-common.c`.
+        if !name.ends_with(".o.cmd") || name.ends_with(".mod.o.cmd") || name.starts_with("..") {
             continue;
         }
         let text = fs::read_to_string(&path).at("read", &path)?;

@@ -33,8 +33,9 @@ use crate::{
 /// How long a guest may take until its agent answers. It boots alone; the slowest machine at hand takes 20 s.
 const BOOT_TIMEOUT: Duration = Duration::from_secs(180);
 
-/// How long it may take to clear its free memory.
+/// How long it may take to clear its free memory, and each MiB of it: an emulated guest on a busy machine clears 12 MiB in a second.
 const CLEAR_TIMEOUT: Duration = Duration::from_secs(60);
+const CLEAR_TIMEOUT_PER_MIB: Duration = Duration::from_millis(100);
 
 /// How long QEMU may take to save its state, which is less than a megabyte.
 const SAVE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -100,6 +101,7 @@ struct Guest {
     control: UnixStream,
     agent: Arc<AgentClient>,
     memory: GuestMemory,
+    memory_mib: u32,
     /// Times as long as usual.
     patience: u32,
 }
@@ -131,11 +133,13 @@ impl Guest {
             let words = [CONSOLE, LOG].map(|file| tail(&folder.join(file), TAIL_LINES)).join("\n");
             TemplateError::Guest { error, words }
         })?;
-        Ok(Self { qemu, control, agent, memory, patience: recipe.patience })
+        let memory_mib = recipe.memory_mib;
+        Ok(Self { qemu, control, agent, memory, memory_mib, patience: recipe.patience })
     }
 
     fn save(self, folder: &Path) -> Result<(), TemplateError> {
-        clear_free_memory(&self.agent, CLEAR_TIMEOUT * self.patience)?;
+        let limit = CLEAR_TIMEOUT + CLEAR_TIMEOUT_PER_MIB * self.memory_mib;
+        clear_free_memory(&self.agent, limit * self.patience)?;
         let mut control = Qmp::over(self.control, SAVE_TIMEOUT)?;
         control.save(&folder.join(STATE), SAVE_TIMEOUT)?;
         // The guest is stopped, and nobody writes to its memory.
