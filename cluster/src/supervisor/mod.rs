@@ -344,7 +344,8 @@ fn refusal(error: &AgentError, ending: &Ending) -> ToHost {
         _ => None,
     };
     let mut message = reason.unwrap_or_else(|| error.to_string());
-    message.truncate(message.floor_char_boundary(MAX_REASON_BYTES));
+    let end = (0..=MAX_REASON_BYTES.min(message.len())).rev().find(|end| message.is_char_boundary(*end));
+    message.truncate(end.unwrap_or(0));
     ToHost::Refused(Refusal { message, code: OWN_FAILURE })
 }
 
