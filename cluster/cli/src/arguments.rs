@@ -154,7 +154,7 @@ pub enum Command {
 #[derive(Debug, Subcommand)]
 pub enum DriverAction {
     /// Do as `run`, again at each change of the driver's source, until Ctrl-C. A run that goes on is ended first.
-    Watch(RunArgs),
+    Watch(Box<RunArgs>),
     /// Build a driver without running it, and write the module, the header of the contract with the device and
     /// `compile_commands.json`, which editors read, into a folder.
     Build(DriverBuildArgs),
