@@ -151,7 +151,7 @@ pub struct LinkEntry {
     pub bandwidth_bits_per_s: Option<u64>,
     /// Propagation time in model time, in nanoseconds. Default: the profile's.
     pub latency_ns: Option<u64>,
-    /// Largest Ethernet payload, in bytes. Default: 1500.
+    /// Largest Ethernet payload, in bytes. VLAN tags do not count, two at most. Default: 1500.
     #[schemars(range(min = 256, max = 9000))]
     pub mtu_bytes: Option<u32>,
     /// Frames that may wait at the switch for this link. Default: 65536, more than credits ever let be under way to one card,

@@ -397,6 +397,7 @@ mod tests {
 
     use niclab_images::QemuCommand;
     use niclab_spec::Source;
+    use serde_json::json;
 
     use super::*;
     use crate::plan::accelerator::Kind;
@@ -547,17 +548,19 @@ mod tests {
     }
 
     #[test]
-    fn a_guest_is_told_an_unusual_mtu_and_the_launcher_of_a_cut_link() {
-        let file = "[[link]]\nnode = \"node1\"\nmtu_bytes = 9000\nfaults = { partition = true }";
+    fn a_guest_is_given_its_links_mtu_and_speed() {
+        let file = "nodes = 3\n[[link]]\nbandwidth_bits_per_s = 2_500_000_000\n\
+                    [[link]]\nnode = \"node1\"\nmtu_bytes = 9000\nbandwidth_bits_per_s = 1\nfaults = { partition = true }\n\
+                    [[link]]\nnode = \"node2\"\nbandwidth_bits_per_s = 9_000_000_000_000_000_000";
         let plan = plan_of(file, None, None);
         let of_ethernet =
             |rank| devices(&plan, rank).into_iter().find(|d| d["driver"] == "virtio-net-pci").unwrap();
-        assert_eq!(of_ethernet(0).get("host_mtu"), None);
-        assert_eq!(
-            (&of_ethernet(1)["host_mtu"], &of_ethernet(1)["id"]),
-            (&9000.into(), &qemu::ETHERNET_DEVICE.into())
-        );
-        assert_eq!(plan.nodes.iter().map(|node| node.is_cut).collect::<Vec<_>>(), [false, true]);
+        for (rank, mtu, speed) in [(0, 1500, 2_500), (1, 9000, 1), (2, 1500, i32::MAX)] {
+            let card = of_ethernet(rank);
+            let found = [&card["host_mtu"], &card["speed"], &card["duplex"], &card["id"]];
+            assert_eq!(found, [&json!(mtu), &json!(speed), &json!("full"), &json!(qemu::ETHERNET_DEVICE)]);
+        }
+        assert_eq!(plan.nodes.iter().map(|node| node.is_cut).collect::<Vec<_>>(), [false, true, false]);
     }
 
     #[test]

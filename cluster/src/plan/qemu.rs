@@ -249,8 +249,10 @@ pub fn card(node: &Node) -> [Value; 2] {
         "addr": "0.1",
         "multifunction": true,
     });
-    // `romfile` because a boot ROM would look for a network to boot from first.
-    let mut ethernet = json!({
+    // `romfile` because a boot ROM would look for a network to boot from first. `host_mtu` because a guest that is not given
+    // the MTU accepts any, and the link then drops its long frames. `speed` and `duplex` because bonding (LACP) leaves out a
+    // link whose speed it does not know.
+    let ethernet = json!({
         "driver": "virtio-net-pci",
         "id": ETHERNET_DEVICE,
         "netdev": "net",
@@ -259,10 +261,16 @@ pub fn card(node: &Node) -> [Value; 2] {
         "bus": CARD_PORT,
         "addr": "0.0",
         "multifunction": true,
+        "host_mtu": node.link.mtu_bytes,
+        "speed": speed_mbit_per_s(&node.link),
+        "duplex": "full",
     });
-    // Guests know the usual MTU by themselves.
-    if node.link.mtu_bytes != LinkConfig::DEFAULT_MTU_BYTES {
-        ethernet["host_mtu"] = node.link.mtu_bytes.into();
-    }
     [cluster, ethernet]
+}
+
+/// The link's rate as virtio-net has it: in Mb/s, and a signed number of 32 bits in QEMU. Zero would be a link of unknown speed
+/// to the guest, so a link of less than 1 Mb/s counts as one of 1 Mb/s.
+fn speed_mbit_per_s(link: &LinkConfig) -> i32 {
+    let rounded = link.bandwidth_bits_per_s.saturating_add(500_000) / 1_000_000;
+    i32::try_from(rounded).unwrap_or(i32::MAX).max(1)
 }

@@ -48,6 +48,35 @@ pub fn station_of_mac(mac: &Mac) -> Option<(u16, Option<u8>)> {
     is_nodes.then(|| (u16::from_be_bytes([high, low]), station.checked_sub(1)))
 }
 
+/// Bytes of a VLAN tag (IEEE 802.1Q, 9.6).
+pub const TAG_BYTES: usize = 4;
+
+/// Bytes at the beginning of a frame that say how many tags it has: the header and the outer tag.
+pub const TAGGED_HEADER_BYTES: usize = HEADER_BYTES + TAG_BYTES;
+
+/// Whether an EtherType is that of a VLAN tag: a customer's (0x8100) or a provider's (IEEE 802.1ad, 0x88a8).
+#[inline]
+pub const fn is_tag(ether_type: u16) -> bool {
+    matches!(ether_type, 0x8100 | 0x88a8)
+}
+
+/// Bytes of the VLAN tags of a frame. A link's MTU does not count them, but for two at most: IEEE 802.3 (3.2.7) lets a frame with
+/// one tag be 4 bytes longer, and one with a provider's tag before it 8 bytes. A guest that puts on more tags gains no more.
+#[inline]
+pub fn tag_bytes(frame: &[u8]) -> usize {
+    let has_tag_at = |place: usize| match frame.get(place..place + 2) {
+        Some(&[high, low]) => is_tag(u16::from_be_bytes([high, low])),
+        _ => false,
+    };
+    if !has_tag_at(ETHER_TYPE.start) {
+        0
+    } else if !has_tag_at(ETHER_TYPE.start + TAG_BYTES) {
+        TAG_BYTES
+    } else {
+        2 * TAG_BYTES
+    }
+}
+
 /// Whether what follows the header of a cluster's frame is of another protocol than `own`. The protocols of models differ in
 /// two bits at least, so that one damaged bit makes no foreign frame of one's own: that is for the check sequence to find.
 #[inline]
@@ -265,6 +294,19 @@ mod tests {
             assert!(!is_foreign(&[5 ^ 1 << bit, 1, 2], 5));
         }
         assert!(is_foreign(&[3], 5) && !is_foreign(&[5], 5) && !is_foreign(&[], 5));
+    }
+
+    #[test]
+    fn two_tags_are_counted_at_most() {
+        let tagged = |types: &[u16]| {
+            let mut frame = alloc::vec![0; 12];
+            types.iter().for_each(|ether_type| frame.extend([ether_type.to_be_bytes(), [0, 100]].concat()));
+            tag_bytes(&frame)
+        };
+        assert_eq!((tagged(&[]), tagged(&[0x0800]), tagged(&[0x0800, 0x8100])), (0, 0, 0));
+        assert_eq!((tagged(&[0x8100]), tagged(&[0x8100, 0x0800]), tagged(&[0x88a8, 0x86dd])), (4, 4, 4));
+        assert_eq!((tagged(&[0x88a8, 0x8100, 0x0800]), tagged(&[0x8100, 0x8100])), (8, 8));
+        assert_eq!(tagged(&[0x8100; 5]), 8, "more tags do not lengthen a frame");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use alloc::collections::VecDeque;
 use thiserror::Error;
 
 use crate::fabric::PortCounters;
-use crate::fabric::ethernet::HEADER_BYTES;
+use crate::fabric::ethernet::{HEADER_BYTES, tag_bytes};
 use crate::fabric::faults::{Draws, Faults, Mishap};
 use crate::platform::ledger::{Cost, Crossing, Ledger, Place, Resource, Series, Sums};
 use crate::random::{Random, Rarity};
@@ -29,7 +29,7 @@ pub struct LinkConfig {
     pub bandwidth_bits_per_s: u64,
     /// From the link's one end to the other.
     pub latency: Span,
-    /// Most bytes of a frame behind its Ethernet header.
+    /// Most bytes of a frame behind its Ethernet header and its VLAN tags.
     pub mtu_bytes: u32,
     /// Bytes on the wire around a frame: preamble and check sequence.
     pub framing_bytes: u32,
@@ -61,6 +61,28 @@ impl LinkConfig {
     pub const fn native(bandwidth_bits_per_s: u64) -> Self {
         let framed = Self::ethernet(bandwidth_bits_per_s);
         Self { framing_bytes: 0, min_frame_bytes: 0, gap_bytes: 0, ..framed }
+    }
+}
+
+/// Length of a frame on a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FrameLength {
+    /// From the Ethernet header, where the link has one, to the end of the payload.
+    pub(super) bytes: usize,
+    /// Those of VLAN tags, which the MTU does not count ([`tag_bytes`](super::ethernet::tag_bytes)).
+    pub(super) tag_bytes: usize,
+}
+
+impl FrameLength {
+    /// Of a frame without tags.
+    pub(super) const fn untagged(bytes: usize) -> Self {
+        Self { bytes, tag_bytes: 0 }
+    }
+
+    /// Of a frame that has `bytes` on the link and is all in `frame`.
+    #[inline]
+    pub(super) fn of(frame: &[u8], bytes: usize) -> Self {
+        Self { bytes, tag_bytes: tag_bytes(frame) }
     }
 }
 
@@ -157,9 +179,15 @@ impl Link {
         self.is_up && !self.faults.partition
     }
 
-    /// Whether frames of so many bytes pass, and nothing befalls them but that a queue may be full.
-    pub(super) const fn is_sound_for(&self, bytes: usize) -> bool {
-        self.is_up() && !self.is_faulty && bytes <= self.config.mtu_bytes as usize + HEADER_BYTES
+    /// Whether frames of this length pass, and nothing befalls them but that a queue may be full.
+    pub(super) const fn is_sound_for(&self, length: FrameLength) -> bool {
+        self.is_up() && !self.is_faulty && self.carries(length)
+    }
+
+    /// Whether a frame is no longer than the link's longest.
+    #[inline]
+    const fn carries(&self, length: FrameLength) -> bool {
+        length.bytes <= self.config.mtu_bytes as usize + HEADER_BYTES + length.tag_bytes
     }
 
     /// How many frames from the switch find room to wait, however little of those that wait there leave meanwhile.
@@ -214,12 +242,12 @@ impl Link {
     pub(super) fn pass_to_switch(
         &mut self,
         ready: Passage,
-        bytes: usize,
+        length: FrameLength,
         counters: &mut PortCounters,
         ledger: &mut Ledger,
     ) -> Arrivals {
-        let (arrival, draws) = self.pass::<false>(ready, bytes, counters, ledger);
-        self.befall(arrival, bytes, draws, counters)
+        let (arrival, draws) = self.pass::<false>(ready, length, counters, ledger);
+        self.befall(arrival, length.bytes, draws, counters)
     }
 
     /// A frame from the switch.
@@ -227,12 +255,12 @@ impl Link {
     pub(super) fn pass_to_node(
         &mut self,
         ready: Passage,
-        bytes: usize,
+        length: FrameLength,
         counters: &mut PortCounters,
         ledger: &mut Ledger,
     ) -> Arrivals {
-        let (arrival, draws) = self.pass::<true>(ready, bytes, counters, ledger);
-        self.befall(arrival, bytes, draws, counters)
+        let (arrival, draws) = self.pass::<true>(ready, length, counters, ledger);
+        self.befall(arrival, length.bytes, draws, counters)
     }
 
     /// What faults make of a frame with these draws.
@@ -255,10 +283,11 @@ impl Link {
     fn pass<const IS_TO_NODE: bool>(
         &mut self,
         ready: Passage,
-        bytes: usize,
+        length: FrameLength,
         counters: &mut PortCounters,
         ledger: &mut Ledger,
     ) -> (Option<Arrival>, Random) {
+        let bytes = length.bytes;
         let direction = if IS_TO_NODE { &mut self.to_node } else { &mut self.to_switch };
         // Of a frame that is dropped for another reason as well: its number is its place among all.
         let draws = direction.draws.next_frame();
@@ -266,7 +295,7 @@ impl Link {
             counters.dropped_down += 1;
             return (None, draws);
         }
-        if bytes > self.config.mtu_bytes as usize + HEADER_BYTES {
+        if !self.carries(length) {
             counters.dropped_long += 1;
             return (None, draws);
         }
@@ -290,7 +319,7 @@ impl Link {
         (Some(Arrival { head, tail: stage.end, held, corrupt: None }), draws)
     }
 
-    /// A frame that is sound, from the node, over a link that is.
+    /// A frame that is sound and has no tags, from the node, over a link that is.
     #[inline(always)]
     pub(super) fn pass_sound_to_switch(
         &mut self,
@@ -300,7 +329,7 @@ impl Link {
         ledger: &mut Ledger,
     ) -> Option<Arrival> {
         debug_assert!(!self.is_faulty, "a link that is faulty befalls each frame");
-        self.pass::<false>(ready, bytes, counters, ledger).0
+        self.pass::<false>(ready, FrameLength::untagged(bytes), counters, ledger).0
     }
 
     /// The same from the switch.
@@ -313,7 +342,7 @@ impl Link {
         ledger: &mut Ledger,
     ) -> Option<Arrival> {
         debug_assert!(!self.is_faulty, "a link that is faulty befalls each frame");
-        self.pass::<true>(ready, bytes, counters, ledger).0
+        self.pass::<true>(ready, FrameLength::untagged(bytes), counters, ledger).0
     }
 }
 

@@ -22,7 +22,7 @@ use smallvec::SmallVec;
 
 use crate::fabric::ethernet::{Frame, HEADER_BYTES};
 use crate::fabric::faults::Faults;
-use crate::fabric::link::{Arrival, Arrivals, Link, LinkConfig, LinkError};
+use crate::fabric::link::{Arrival, Arrivals, FrameLength, Link, LinkConfig, LinkError};
 use crate::fabric::stretch::Stretch;
 use crate::fabric::switch::{Outlet, Switch};
 use crate::platform::ledger::{Cost, Crossing, Ledger, Place, Resource, StageRecord};
@@ -75,6 +75,8 @@ pub struct Transit {
     pub ready: Time,
     /// When all of it has come.
     tail: Time,
+    /// Bytes of its VLAN tags.
+    tag_bytes: u8,
     /// Bytes at its beginning that are not on the wire.
     off_wire: u8,
     corrupt: Option<u32>,
@@ -174,14 +176,14 @@ impl Port {
         &mut self.ledger
     }
 
-    /// A frame of so many bytes on the wire goes over the link to the switch.
+    /// A frame of this length on the wire goes over the link to the switch.
     #[inline]
-    fn enter(&mut self, ready: Passage, bytes: usize, message: Option<TraceTag>) -> Arrivals {
+    fn enter(&mut self, ready: Passage, length: FrameLength, message: Option<TraceTag>) -> Arrivals {
         let Self { link, counters, ledger } = self;
         counters.frames_in += 1;
-        counters.bytes_in += bytes as u64;
+        counters.bytes_in += length.bytes as u64;
         ledger.attribute(message);
-        link.pass_to_switch(ready, bytes, counters, ledger)
+        link.pass_to_switch(ready, length, counters, ledger)
     }
 
     /// What goes wrong on its link from now on, in both directions.
@@ -299,8 +301,8 @@ impl Switching {
         };
         let routed = self.routing.and_then(|routing| routing(frame));
         let off_wire = if routed.is_some() { HEADER_BYTES as u8 } else { 0 };
-        let bytes = frame.len() - usize::from(off_wire);
-        let entering = port.enter(ready, bytes, message);
+        let length = FrameLength::of(frame, frame.len() - usize::from(off_wire));
+        let entering = port.enter(ready, length, message);
         // What is dropped needs no way.
         if entering[0].is_none() {
             return;
@@ -312,13 +314,13 @@ impl Switching {
         for &entering in entering.iter().flatten() {
             match outlet {
                 Outlet::Port(to) => {
-                    if let Some(transit) = self.cross_switch(ports, entering, from, to, (bytes, off_wire)) {
+                    if let Some(transit) = self.cross_switch(ports, entering, from, to, (length, off_wire)) {
                         behind_switch(ports, transit);
                     }
                 }
                 Outlet::AllOthers => {
                     for to in (0..ports.count()).filter(|&to| to != usize::from(from)) {
-                        let crossed = self.cross_switch(ports, entering, from, to as u16, (bytes, off_wire));
+                        let crossed = self.cross_switch(ports, entering, from, to as u16, (length, off_wire));
                         if let Some(transit) = crossed {
                             behind_switch(ports, transit);
                         }
@@ -341,9 +343,9 @@ impl Switching {
         let Unencoded { ready, to, is_routed, bytes: frame_bytes, message } = frame;
         let Some(port) = ports.port(from) else { return };
         let off_wire = if is_routed && self.routing.is_some() { HEADER_BYTES as u8 } else { 0 };
-        let bytes = frame_bytes.saturating_sub(off_wire.into());
-        for entering in port.enter(ready, bytes, message).into_iter().flatten() {
-            if let Some(transit) = self.cross_switch(ports, entering, from, to, (bytes, off_wire)) {
+        let length = FrameLength::untagged(frame_bytes.saturating_sub(off_wire.into()));
+        for entering in port.enter(ready, length, message).into_iter().flatten() {
+            if let Some(transit) = self.cross_switch(ports, entering, from, to, (length, off_wire)) {
                 leave(ports, &transit, frame_bytes, message, deliveries);
             }
         }
@@ -407,12 +409,13 @@ impl Switching {
         entering: Arrival,
         from: u16,
         to: u16,
-        (bytes, off_wire): (usize, u8),
+        (length, off_wire): (FrameLength, u8),
     ) -> Option<Transit> {
+        let FrameLength { bytes, tag_bytes } = length;
         let entered = self.entered(&entering, bytes, &mut ports.port(to)?.link);
         let (ready, tail) = self.cross(&entering, entered, bytes, &mut ports.port(from)?.ledger);
         let corrupt = Transit::in_frame(off_wire, entering.corrupt);
-        Some(Transit { to, ready, tail, off_wire, corrupt })
+        Some(Transit { to, ready, tail, tag_bytes: tag_bytes as u8, off_wire, corrupt })
     }
 }
 
@@ -425,12 +428,13 @@ pub fn leave(
     message: Option<TraceTag>,
     deliveries: &mut Deliveries,
 ) {
-    let &Transit { to, ready, tail, off_wire, corrupt } = transit;
+    let &Transit { to, ready, tail, tag_bytes, off_wire, corrupt } = transit;
     let bytes = bytes.saturating_sub(off_wire.into());
+    let length = FrameLength { bytes, tag_bytes: tag_bytes.into() };
     let Some(Port { link, counters, ledger }) = ports.port(to) else { return };
     ledger.attribute(message);
     let passage = Passage { head: ready, tail };
-    for arrived in link.pass_to_node(passage, bytes, counters, ledger).iter().flatten() {
+    for arrived in link.pass_to_node(passage, length, counters, ledger).iter().flatten() {
         counters.frames_out += 1;
         counters.bytes_out += bytes as u64;
         let &Arrival { head, tail: at, .. } = arrived;

@@ -8,7 +8,7 @@
 use alloc::vec::Vec;
 
 use super::{Forwarding, Frame, Outlet, Port, PortCounters, Ports, Switching};
-use crate::fabric::link::LinkSeries;
+use crate::fabric::link::{FrameLength, LinkSeries};
 use crate::platform::ledger::{self, Cost, Crossing, Ledger, Sums};
 use crate::platform::steady::{self, Run};
 use crate::platform::trace_tag::TraceTag;
@@ -37,9 +37,9 @@ impl PortPairs for alloc::vec::Vec<Port> {
 }
 
 impl Port {
-    /// Whether frames of so many bytes can cross as a series: nothing befalls them, and nobody keeps their single stages.
-    fn takes_series(&self, bytes: usize) -> bool {
-        self.link.is_sound_for(bytes) && !self.ledger.is_recording()
+    /// Whether frames of this length can cross as a series: nothing befalls them, and nobody keeps their single stages.
+    fn takes_series(&self, length: FrameLength) -> bool {
+        self.link.is_sound_for(length) && !self.ledger.is_recording()
     }
 }
 
@@ -50,13 +50,14 @@ impl Switching {
     /// Of a frame that then is sent: the switch has learned from it.
     pub fn series_way(&mut self, ports: &mut impl PortPairs, from: u16, frame: &[u8]) -> Option<u16> {
         let header = Frame::new_checked(frame)?;
-        if !ports.port(from)?.takes_series(frame.len())
+        let length = FrameLength::of(frame, frame.len());
+        if !ports.port(from)?.takes_series(length)
             || self.routing.and_then(|routing| routing(frame)).is_some()
         {
             return None;
         }
         let Outlet::Port(to) = self.switch.outlet(from, &header) else { return None };
-        (to != from && ports.port(to)?.takes_series(frame.len())).then_some(to)
+        (to != from && ports.port(to)?.takes_series(length)).then_some(to)
     }
 
     /// [`Switching::forward`] of frames of `bytes` from one port to another ([`Switching::series_way`]), each of which is ready for
@@ -80,7 +81,8 @@ impl Switching {
     /// narrow for it, and where stages are kept.
     pub fn parcels_in_series(&self, from: &Port, to: &Port, (bytes, is_routed): (usize, bool)) -> usize {
         let bytes = self.on_wire(bytes, is_routed);
-        if from.takes_series(bytes) && to.takes_series(bytes) { to.link.room_to_node() } else { 0 }
+        let length = FrameLength::untagged(bytes);
+        if from.takes_series(length) && to.takes_series(length) { to.link.room_to_node() } else { 0 }
     }
 
     /// [`Switching::pass_unencoded`] of parcels of `bytes` one behind the other ([`Switching::parcels_in_series`]), in runs that say when

@@ -63,6 +63,34 @@ fn an_idle_way_costs_serialization_fall_through_and_latencies() {
 }
 
 #[test]
+fn a_tag_lengthens_the_longest_frame_by_its_own_bytes() {
+    for (tags, longest) in
+        [(&[][..], 1_514), (&[0x8100], 1_518), (&[0x88a8, 0x8100], 1_522), (&[0x8100; 4], 1_522)]
+    {
+        let tagged = |bytes: usize| {
+            let mut frame = unicast(0, 2, bytes);
+            for (place, tag) in tags.iter().enumerate() {
+                frame[12 + 4 * place..14 + 4 * place].copy_from_slice(&u16::to_be_bytes(*tag));
+            }
+            frame
+        };
+        let mut fabric = fabric(PLAIN, Forwarding::CutThrough, 0);
+        for (bytes, is_carried) in [(longest, true), (longest + 1, false)] {
+            let as_series = fabric.switching.series_way(&mut fabric.ports.own, 0, &tagged(bytes));
+            assert_eq!(as_series, is_carried.then_some(2), "{bytes} bytes with {} tags", tags.len());
+            let deliveries = send(&mut fabric, 0, 0, &tagged(bytes));
+            assert_eq!(receivers(&deliveries), if is_carried { vec![2] } else { vec![] }, "{bytes} bytes");
+        }
+        assert_eq!(fabric.counters(0).unwrap().dropped_long, 1);
+        assert_eq!(
+            fabric.counters(2).unwrap().dropped_long,
+            0,
+            "the second link carries what the first does"
+        );
+    }
+}
+
+#[test]
 fn each_node_has_what_its_frames_and_its_link_cost() {
     let mut fabric = fabric(PLAIN, Forwarding::CutThrough, 0);
     let _ = send(&mut fabric, 0, 0, &unicast(0, 2, 200));

@@ -1,9 +1,10 @@
 //! A frame where it lies.
 
+use niclab_model::fabric::ethernet::{TAGGED_HEADER_BYTES, tag_bytes};
 use smallvec::SmallVec;
 use vm_memory::{VolatileMemory, VolatileSlice};
 
-use super::header::{ETHERNET_BYTES, HEADER_BYTES};
+use super::header::{ETHERNET_BYTES, HEADER_BYTES, LinkHeader};
 use crate::memory::{DmaMemory, MemoryError};
 use crate::ring::Buffer;
 
@@ -33,6 +34,26 @@ impl FrameError {
             Self::Memory(_) => "ethernet_outside_memory",
         }
     }
+}
+
+/// The header of a frame that is one piece, read once.
+#[inline]
+pub fn link_header_of(piece: &VolatileSlice<'_>) -> LinkHeader {
+    let mut header = [0; TAGGED_HEADER_BYTES];
+    match piece.get_ref::<LinkHeader>(0) {
+        Ok(whole) => header = whole.load(),
+        Err(_) => drop(piece.copy_to(&mut header)),
+    }
+    without_payload(header)
+}
+
+/// Clears what follows the Ethernet header of a frame without a tag: the network has no use for it.
+#[inline]
+fn without_payload(mut header: LinkHeader) -> LinkHeader {
+    if tag_bytes(&header) == 0 {
+        header[ETHERNET_BYTES..].fill(0);
+    }
+    header
 }
 
 /// The bytes of a frame, without virtio-net's header, as one or more pieces.
@@ -100,15 +121,15 @@ impl<'a> Frame<'a> {
         Ok(frame)
     }
 
-    /// The Ethernet header.
+    /// The Ethernet header and the outer VLAN tag, read once.
     #[inline]
-    pub fn ethernet_header(&self) -> [u8; ETHERNET_BYTES] {
-        if let Some(Ok(header)) = self.pieces.first().map(|piece| piece.get_ref::<[u8; ETHERNET_BYTES]>(0)) {
-            return header.load();
+    pub fn link_header(&self) -> LinkHeader {
+        if let [piece] = self.pieces.as_slice() {
+            return link_header_of(piece);
         }
-        let mut header = [0; ETHERNET_BYTES];
+        let mut header = [0; TAGGED_HEADER_BYTES];
         self.peek(&mut header);
-        header
+        without_payload(header)
     }
 
     /// A frame that is one piece.

@@ -2,6 +2,7 @@
 //!
 //! Source: Virtual I/O Device specification 1.2, section 5.1.6.
 
+use niclab_model::fabric::ethernet::TAGGED_HEADER_BYTES;
 use virtio_bindings::virtio_net::{
     VIRTIO_NET_HDR_F_NEEDS_CSUM, VIRTIO_NET_HDR_GSO_NONE, VIRTIO_NET_HDR_GSO_TCPV4, VIRTIO_NET_HDR_GSO_TCPV6,
 };
@@ -11,6 +12,9 @@ pub const HEADER_BYTES: usize = 12;
 
 /// Bytes of an Ethernet header: two addresses and the EtherType.
 pub const ETHERNET_BYTES: usize = 14;
+
+/// What the network has to know of a frame: its Ethernet header and the outer VLAN tag, with zeros where there is no tag.
+pub type LinkHeader = [u8; TAGGED_HEADER_BYTES];
 
 const NEEDS_CHECKSUM: u8 = VIRTIO_NET_HDR_F_NEEDS_CSUM as u8;
 const GSO_NONE: u8 = VIRTIO_NET_HDR_GSO_NONE as u8;

@@ -1,6 +1,6 @@
 //! The fabric as the live shell uses it: frames that are under way, in the order of model time.
 
-use niclab_model::fabric::ethernet::{Concern, HEADER_BYTES};
+use niclab_model::fabric::ethernet::Concern;
 use niclab_model::fabric::faults::Faults;
 use niclab_model::fabric::series::{PortPairs, SeriesFrame};
 use niclab_model::fabric::{Deliveries, Delivery, KnownWay, Port, Ports, Switching, Unencoded};
@@ -13,6 +13,7 @@ use niclab_model::time::{Passage, Time};
 use super::in_order::InOrder;
 use super::lent::{Carried, LentFrame};
 use crate::ethernet::frame::MAX_FRAME_BYTES;
+use crate::ethernet::header::LinkHeader;
 use crate::watch::taps::Taps;
 
 /// A frame of a model on its way to a node.
@@ -438,7 +439,7 @@ impl Network {
         ports: &mut impl Ports,
         at: Time,
         from: u16,
-        (header, bytes): (&[u8; HEADER_BYTES], usize),
+        (header, bytes): (&LinkHeader, usize),
         message: Option<TraceTag>,
         deliveries: &mut Deliveries,
     ) {
@@ -459,7 +460,7 @@ impl Network {
         &mut self,
         ports: &mut impl PortPairs,
         from: u16,
-        header: &[u8; HEADER_BYTES],
+        header: &LinkHeader,
         bytes: usize,
     ) -> Option<u16> {
         if let Some(place) = self.blank.first_chunk_mut() {

@@ -3,7 +3,7 @@
 use crate::common::tcp::{long_offload, tcp};
 use crate::common::{PATIENCE, frame, lab, pair, stats, until, violations};
 use niclab_device::ethernet::Negotiated;
-use niclab_device::ethernet::header::Offload;
+use niclab_device::ethernet::header::{Checksum, Family, Offload, Segmentation};
 use niclab_device::frontend::EthernetGuest;
 use niclab_device::shell::world::World;
 use niclab_model::platform::ledger::Crossing;
@@ -40,6 +40,53 @@ fn offloads_pass_where_both_ends_take_them_over() {
     let world = lab.daemon().shell().world();
     let counters = *world.nodes[0].port.counters();
     assert_eq!((counters.frames_in, counters.bytes_in), (15, 15 * 54 + 20_000));
+}
+
+/// A frame with these VLAN tags behind its addresses.
+fn tagged(mut frame: Vec<u8>, tags: &[u16]) -> Vec<u8> {
+    let bytes = tags.iter().flat_map(|tag| [tag.to_be_bytes(), [0, 100]].concat());
+    frame.splice(12..12, bytes.collect::<Vec<_>>());
+    frame
+}
+
+#[test]
+fn vlan_tags_do_not_count_towards_the_mtu() {
+    for features in [NONE, MERGEABLE] {
+        let lab = lab(2);
+        let mut from = lab.ethernet(0, features).unwrap();
+        let mut to = lab.ethernet(1, features).unwrap();
+        let tags: [&[u16]; 4] = [&[], &[0x8100], &[0x88a8, 0x8100], &[0x8100; 3]];
+        for (tags, longest) in tags.into_iter().zip([1_514, 1_518, 1_522, 1_522]) {
+            for bytes in [longest, longest + 1] {
+                let untagged = frame(lab.mac(0), lab.mac(1), bytes - 4 * tags.len());
+                let sent = tagged(untagged, tags);
+                until("room to send", || from.send(&sent).unwrap());
+            }
+            let expected = tagged(frame(lab.mac(0), lab.mac(1), longest - 4 * tags.len()), tags);
+            assert_eq!(to.receive(PATIENCE).unwrap().1, expected);
+        }
+        until("four frames are too long", || stats(&lab, 0).link_events.get("dropped_long") == Some(&4));
+        assert!(to.try_receive().unwrap().is_none());
+    }
+}
+
+#[test]
+fn long_frames_with_a_vlan_tag_are_cut_into_full_frames() {
+    let lab = lab(2);
+    let mut from = lab.ethernet(0, Negotiated::OFFERED).unwrap();
+    let mut to = lab.ethernet(1, Negotiated::OFFERED).unwrap();
+    let (long, checksum) = tcp(lab.mac(0), lab.mac(1), 20_000);
+    let long = tagged(long, &[0x8100]);
+    let offload = Offload {
+        checksum: Some(Checksum { start: checksum.start + 4, ..checksum }),
+        segmentation: Some(Segmentation { family: Family::V4, payload_bytes: 1_460 }),
+    };
+    assert!(from.queue(&offload, &long).unwrap());
+    from.flush().unwrap();
+    assert_eq!(to.receive(PATIENCE).unwrap(), (offload, long));
+    // 13 segments of 1,518 bytes and one of 1,078: headers with a tag are 58 bytes.
+    let counters = *lab.daemon().shell().world().nodes[0].port.counters();
+    assert_eq!((counters.frames_in, counters.bytes_in, counters.dropped_long), (14, 14 * 58 + 20_000, 0));
 }
 
 #[test]

@@ -38,8 +38,16 @@ impl AsMut<CardCounters> for Counters {
 
 impl Counters {
     /// What only this model counts, by name.
-    pub(super) const fn by_name(&self) -> [(&'static str, u64); 1] {
-        [("foreign_frames", self.card.foreign_frames)]
+    pub(super) const fn by_name(&self) -> [(&'static str, u64); 7] {
+        [
+            ("stale", self.stale),
+            ("late", self.late),
+            ("missing", self.missing),
+            ("flow_discarded", self.flow_discarded),
+            ("flow_sent", self.flow_sent),
+            ("credit_probes", self.credit_probes),
+            ("foreign_frames", self.card.foreign_frames),
+        ]
     }
 
     /// The counts as a driver reads them.

@@ -13,8 +13,8 @@ use vm_memory::{VolatileMemory, VolatileSlice};
 
 use super::sending::Sender;
 use super::{PortState, Receivers};
-use crate::ethernet::frame::{Frame, MAX_FRAME_BYTES};
-use crate::ethernet::header::{ETHERNET_BYTES, HEADER_BYTES, Offload};
+use crate::ethernet::frame::{Frame, MAX_FRAME_BYTES, link_header_of};
+use crate::ethernet::header::{ETHERNET_BYTES, HEADER_BYTES, LinkHeader, Offload};
 use crate::memory::DmaMemory;
 use crate::ring::{Buffer, Burst, Single, Singles};
 use crate::shell::turn::{FRAME_NS, Turn, frame_ns};
@@ -35,7 +35,7 @@ pub(super) struct Collected<'m> {
 /// A frame in one buffer.
 struct Plain<'m> {
     header: [u8; HEADER_BYTES],
-    ethernet: [u8; ETHERNET_BYTES],
+    ethernet: LinkHeader,
     piece: VolatileSlice<'m>,
 }
 
@@ -51,8 +51,7 @@ impl<'m> Plain<'m> {
         let slice = memory.slice(address, bytes).ok()?;
         let header = slice.get_ref::<[u8; HEADER_BYTES]>(0).ok()?.load();
         let piece = slice.offset(HEADER_BYTES).ok()?;
-        let ethernet = piece.get_ref::<[u8; ETHERNET_BYTES]>(0).ok()?.load();
-        Some(Self { header, ethernet, piece })
+        Some(Self { header, ethernet: link_header_of(&piece), piece })
     }
 
     /// Whether all that is known of one is true of the other.
