@@ -199,6 +199,11 @@ impl SourceTree {
     }
 }
 
+/// Whether cargo says by this line that it waits for a lock, which may take minutes.
+fn is_waiting(line: &str) -> bool {
+    line.starts_with("Blocking waiting for file lock")
+}
+
 /// Runs cargo, passing on what it says as progress.
 fn run(mut cargo: Command, what: &'static str, progress: &dyn Progress) -> Result<(), ToolError> {
     use io::{BufRead, BufReader};
@@ -224,6 +229,10 @@ fn run(mut cargo: Command, what: &'static str, progress: &dyn Progress) -> Resul
         if is_work {
             progress.detail(what, line);
         }
+        if is_waiting(line) {
+            progress
+                .note(&format!("{what}: another cargo is at work ({line}); this one waits until it ends"));
+        }
         output += line;
         output.push('\n');
     }
@@ -248,6 +257,32 @@ mod tests {
         assert!(
             error.contains("niclab-perf") && error.contains("reason") && error.contains("NICLAB_PROGRAMS"),
             "{error}"
+        );
+    }
+
+    /// Keeps the notes of a build.
+    #[derive(Default)]
+    struct Notes(std::sync::Mutex<Vec<String>>);
+
+    impl Progress for Notes {
+        fn started(&self, _: &str) {}
+        fn detail(&self, _: &str, _: &str) {}
+        fn done(&self, _: &str, _: std::time::Duration) {}
+        fn note(&self, text: &str) {
+            self.0.lock().unwrap().push(text.to_owned());
+        }
+    }
+
+    #[test]
+    fn cargo_that_waits_for_a_lock_is_reported() {
+        let notes = Notes::default();
+        let mut cargo = Command::new("sh");
+        cargo.args(["-c", "echo '    Blocking waiting for file lock on artifact directory' >&2"]);
+        run(cargo, "the simulator", &notes).unwrap();
+        let notes = notes.0.into_inner().unwrap();
+        assert!(
+            notes.len() == 1 && notes[0].contains("the simulator: another cargo is at work"),
+            "{notes:?}"
         );
     }
 
