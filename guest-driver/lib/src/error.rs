@@ -187,7 +187,8 @@ pub enum Error {
     /// The device wrote later slices and left these out, or wrote what is no slice: their messages are lost. The port has
     /// gone past them, and the next receive goes on behind.
     #[error(
-        "{device}: port {port}: {count} slice(s) from number {number} on are lost: {what}; the messages in them are gone,          later ones can be received. Do device faults (`device_faults` of the cluster file) explain it?"
+        "{device}: port {port}: {count} slice(s) from number {number} on are lost: {what}; the messages in them are gone, \
+         later ones can be received. Do device faults (`device_faults` of the cluster file) explain it?"
     )]
     SlicesLost {
         /// The device.
@@ -221,7 +222,8 @@ pub enum Error {
 
     /// The window of a pair of nodes was not given back: the other one takes nothing, or its acknowledgement was lost.
     #[error(
-        "{device}: port {port}: the window to {target} was not given back for {waited:?}: does a program there look for messages, or          was an acknowledgement lost? What has left of the message is incomplete there"
+        "{device}: port {port}: the window to {target} was not given back for {waited:?}: does a program there look for messages, or \
+         was an acknowledgement lost? What has left of the message is incomplete there"
     )]
     Stalled {
         /// The device.

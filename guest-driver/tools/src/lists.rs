@@ -501,11 +501,23 @@ impl ListChannel {
 ///
 /// [`Failure::Usage`].
 pub fn check_size(device: &Device, bytes: usize) -> Result<(), Failure> {
-    let most = MAX_PAYLOAD_BYTES.min(usize::try_from(device.info().max_message_bytes).unwrap_or(usize::MAX));
-    if bytes <= most {
-        return Ok(());
+    check_payload(bytes, usize::try_from(device.info().max_message_bytes).unwrap_or(usize::MAX))
+}
+
+/// Refuses a payload that is longer than a message of the card, or than this program allows.
+fn check_payload(bytes: usize, max_message_bytes: usize) -> Result<(), Failure> {
+    if bytes > max_message_bytes {
+        return Err(Failure::Usage(format!(
+            "--size {bytes}: messages of this card have up to {max_message_bytes} bytes: raise `max_message_bytes` in the \
+             [nic] table of the cluster, or lower --size"
+        )));
     }
-    Err(Failure::Usage(format!("--size {bytes}: the largest payload of this NIC is {most} bytes")))
+    if bytes > MAX_PAYLOAD_BYTES {
+        return Err(Failure::Usage(format!(
+            "--size {bytes}: niclab-perf sends up to {MAX_PAYLOAD_BYTES} bytes in a message: lower --size"
+        )));
+    }
+    Ok(())
 }
 
 impl Channel for ListChannel {

@@ -1,0 +1,90 @@
+//! Texts that users read have no stray spaces: a line of source that was joined with the next one leaves its indentation in the
+//! middle of a message.
+
+use std::fs;
+use std::path::Path;
+
+use niclab_checks::{repository, sources};
+use proc_macro2::{TokenStream, TokenTree};
+use syn::{Lit, LitStr};
+
+/// A run of so many spaces within a line is no way to write.
+const STRAY: usize = 3;
+
+/// Whether a line of a text has a run of spaces between two words.
+fn has_stray_spaces(line: &str) -> bool {
+    let Some((before, behind)) = line.trim().split_once(&" ".repeat(STRAY)) else { return false };
+    let is_prose = |c: char| c.is_ascii_lowercase() || ",.;:)".contains(c);
+    let goes_on = behind.trim_start().starts_with(|c: char| c.is_ascii_lowercase());
+    before.ends_with(is_prose) && goes_on
+}
+
+/// The string literals of these tokens, in macros and attributes too, with their lines.
+fn literals(tokens: TokenStream, found: &mut Vec<(usize, String)>) {
+    for token in tokens {
+        match token {
+            TokenTree::Group(group) => literals(group.stream(), found),
+            TokenTree::Literal(literal) => {
+                let line = literal.span().start().line;
+                if let Lit::Str(text) = Lit::new(literal) {
+                    found.push((line, LitStr::value(&text)));
+                }
+            }
+            TokenTree::Ident(_) | TokenTree::Punct(_) => {}
+        }
+    }
+}
+
+/// Whether a file's texts are messages: tests hold pieces of source, tables and pages.
+fn holds_messages(file: &Path) -> bool {
+    let text = file.to_string_lossy();
+    let is_test = text.starts_with("tests/") || text.contains("/tests/") || text.ends_with("/tests.rs");
+    let is_source =
+        file.extension().is_some_and(|extension| ["rs", "c", "h"].iter().any(|end| extension == *end));
+    is_source && !is_test && !text.starts_with("ci/")
+}
+
+fn stray_in(file: &Path) -> Vec<String> {
+    let text = fs::read_to_string(repository().join(file)).expect("a source");
+    let mut found = Vec::new();
+    match file.extension().and_then(|extension| extension.to_str()) {
+        Some("rs") => {
+            let tokens = text.parse().unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+            literals(tokens, &mut found);
+        }
+        // A literal of C stands on one line.
+        Some("c" | "h") => {
+            let of_line = |(number, line): (usize, &str)| {
+                line.split('"')
+                    .skip(1)
+                    .step_by(2)
+                    .map(move |text| (number, text.to_owned()))
+                    .collect::<Vec<_>>()
+            };
+            found.extend((1..).zip(text.lines()).flat_map(of_line));
+        }
+        _ => {}
+    }
+    let stray = found.into_iter().filter(|(_, text)| text.lines().any(has_stray_spaces));
+    stray.map(|(line, text)| format!("{}:{line}: {text:?}", file.display())).collect()
+}
+
+#[test]
+fn messages_have_no_stray_spaces() {
+    let stray: Vec<String> =
+        sources().iter().filter(|file| holds_messages(file)).flat_map(|file| stray_in(file)).collect();
+    assert!(stray.is_empty(), "runs of spaces within a text:\n  {}", stray.join("\n  "));
+}
+
+#[test]
+fn stray_spaces_are_told_from_columns() {
+    assert!(has_stray_spaces("those are gone,          later ones can be received"));
+    for fine in ["    indented as a list", "NAME      a column", "  1   2   3", "name: {}", "a  b"] {
+        assert!(!has_stray_spaces(fine), "{fine}");
+    }
+    let mut found = Vec::new();
+    let source = "#[error(\"one, \\\n     two   three\")] struct E; fn f() { g!(\"four    five\"); }";
+    literals(source.parse().expect("Rust"), &mut found);
+    let stray: Vec<bool> = found.iter().map(|(_, text)| has_stray_spaces(text)).collect();
+    assert_eq!(stray, [true, true], "{found:?}");
+}
