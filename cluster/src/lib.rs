@@ -15,6 +15,10 @@
 //!
 //! The command itself is the package `niclab-cli`; benchmarks and the papers' figures are `niclab-bench`.
 
+// As `std`'s macros, which would panic where nobody reads standard error any more.
+#[macro_use]
+extern crate niclab_output;
+
 pub mod arguments;
 pub mod boot;
 pub mod check;

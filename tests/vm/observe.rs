@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Read;
 use std::path::Path;
+use std::process::Stdio;
 
 use niclab_harness::Niclab;
 use serde_json::Value;
@@ -118,6 +120,17 @@ fn a_cluster_that_is_up_is_watched_until_ctrl_c_and_until_so_many_messages() {
     capture.finish().success();
     let (links, frames) = links_and_frames(&niclab.folder().join("one.pcapng"));
     assert!(links == 1 && frames >= 4, "{links} links, {frames} frames");
+
+    // A stream has frames before its end, and ends when its reader leaves.
+    let mut live = niclab.command(["capture", "-o", "-"]).stdout(Stdio::piped()).spawn().expect("a capture");
+    let mut stdout = live.stdout.take().expect("a pipe");
+    let mut head = [0; 256];
+    stdout.read_exact(&mut head).expect("section and interfaces");
+    niclab.run(ping).success();
+    let mut frames = [0; 256];
+    stdout.read_exact(&mut frames).expect("frames");
+    drop(stdout);
+    assert!(live.wait().expect("an end").success());
 
     niclab.run(["record", "-o", "nothing.jsonl", "--for", "0.1"]).success();
     let text = fs::read_to_string(niclab.folder().join("nothing.jsonl")).expect("a recording");

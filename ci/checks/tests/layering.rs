@@ -9,6 +9,8 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("niclab-abi", &[]),
     ("niclab-abi-header", &["niclab-abi"]),
     ("niclab-isa", &[]),
+    // Where programs write; any program may.
+    ("niclab-output", &[]),
     ("niclab-source", &[]),
     ("niclab-asm", &["niclab-isa", "niclab-source"]),
     ("niclab-stitcher", &["niclab-components", "niclab-source"]),
@@ -21,9 +23,12 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("niclab-spec", &["niclab-abi", "niclab-model", "niclab-observe", "niclab-workloads"]),
     ("niclab-observe", &["niclab-abi", "niclab-model"]),
     // The machines of a comparison, no part of any NIC, and the match unit beside them.
-    ("niclab-processors", &["niclab-isa", "niclab-model"]),
+    ("niclab-processors", &["niclab-harness", "niclab-isa", "niclab-model", "niclab-output"]),
     // Runs programs of the match unit; what it prints of them the assembler knows.
-    ("niclab-matching", &["niclab-asm", "niclab-isa", "niclab-model", "niclab-source"]),
+    (
+        "niclab-matching",
+        &["niclab-asm", "niclab-harness", "niclab-isa", "niclab-model", "niclab-output", "niclab-source"],
+    ),
     ("niclab-assembly", &["niclab-abi", "niclab-model", "niclab-spec"]),
     // Its hosts run the code that guests run.
     (
@@ -31,8 +36,10 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
         &[
             "niclab-abi",
             "niclab-assembly",
+            "niclab-harness",
             "niclab-model",
             "niclab-observe",
+            "niclab-output",
             "niclab-port",
             "niclab-spec",
             "niclab-workloads",
@@ -43,8 +50,10 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
         &[
             "niclab-abi",
             "niclab-assembly",
+            "niclab-harness",
             "niclab-model",
             "niclab-observe",
+            "niclab-output",
             "niclab-port",
             "niclab-spec",
             "niclab-workloads",
@@ -55,11 +64,14 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     // What programs do, over that, in guests and in the simulator.
     ("niclab-workloads", &["niclab-abi", "niclab-port", "niclab-random"]),
     ("niclab-user", &["niclab-abi", "niclab-port"]),
-    ("niclab-tools", &["niclab-abi", "niclab-user", "niclab-workloads"]),
+    ("niclab-tools", &["niclab-abi", "niclab-harness", "niclab-output", "niclab-user", "niclab-workloads"]),
     ("niclab-agent", &[]),
     ("niclab-images", &[]),
-    ("niclab-cluster", &["niclab-agent", "niclab-images", "niclab-random", "niclab-spec"]),
-    ("niclab-bench", &["niclab-cluster", "niclab-components", "niclab-images", "niclab-spec"]),
+    ("niclab-cluster", &["niclab-agent", "niclab-images", "niclab-output", "niclab-random", "niclab-spec"]),
+    (
+        "niclab-bench",
+        &["niclab-cluster", "niclab-components", "niclab-images", "niclab-output", "niclab-spec"],
+    ),
     (
         "niclab-cli",
         &[
@@ -70,6 +82,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "niclab-harness",
             "niclab-images",
             "niclab-isa",
+            "niclab-output",
             "niclab-source",
             "niclab-spec",
             "niclab-stitcher",

@@ -49,6 +49,7 @@ use niclab_cluster::{
     host::{runtime::RuntimeRoot, signals},
     plan::Plan,
 };
+use niclab_output::eprintln;
 use niclab_spec::{
     Cluster, ClusterFile, ClusterName, LinkEntry, NicConfig, NicModel, NodeEntry, Source, explain,
 };

@@ -1,8 +1,12 @@
 //! Every number that the papers print, beside ours: the page docs/VALIDATION.md.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context, Result};
+use niclab_output::{OutputErrors, OutputFile};
 use niclab_spec::NicModel;
 use serde::Serialize;
 
@@ -56,12 +60,10 @@ impl Validation {
     /// # Errors
     /// When a program that makes them is missing or fails.
     pub fn make(offline: bool) -> Result<Self> {
-        let all = crate::models::figures();
-        let published = all.iter().filter_map(|figures| Some((figures, NicModel::named(figures.name)?)));
-        let papers = published.map(|(figures, model)| {
+        let papers = published().map(|(figures, model)| {
             let made = (figures.make)(offline).with_context(|| format!("the figures `{}`", figures.name))?;
             let compared = made.compared.clone();
-            Ok(Paper { title: model.paper, figures: *figures, made, compared })
+            Ok(Paper { title: model.paper, figures, made, compared })
         });
         Ok(Self { papers: papers.collect::<Result<_>>()? })
     }
@@ -114,20 +116,55 @@ impl Validation {
     ///
     /// # Errors
     /// When a file cannot be written; it is named.
-    pub fn write_into(&self, folder: &Path) -> Result<()> {
-        let figures = folder.join("figures");
-        fs::create_dir_all(&figures).with_context(|| format!("cannot make {}", figures.display()))?;
-        let write = |path: &Path, text: &str| {
-            fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
-        };
-        write(&folder.join("VALIDATION.md"), &self.page())?;
-        for paper in &self.papers {
-            write(&figures.join(paper.figures.file), &paper.made.printed())?;
-            let drawing = figures.join(format!("{}.svg", paper.figures.name));
-            write(&drawing, &plot::svg(&paper.made.panels))?;
+    pub fn write_into(&self, pages: Pages) -> Result<()> {
+        pages.page.write(self.page().as_bytes())?;
+        for (paper, (tables, drawing)) in self.papers.iter().zip(pages.figures) {
+            tables.write(paper.made.printed().as_bytes())?;
+            drawing.write(plot::svg(&paper.made.panels).as_bytes())?;
         }
         Ok(())
     }
+}
+
+/// The files of [`Validation::write_into`], open before any figure is made.
+#[derive(Debug)]
+pub struct Pages {
+    page: OutputFile,
+    /// Tables and drawing of each paper.
+    figures: Vec<(OutputFile, OutputFile)>,
+}
+
+impl Pages {
+    /// Opens all of them in `folder`, which is made if it is not there.
+    ///
+    /// # Errors
+    /// All files that cannot be written.
+    pub fn open(folder: &Path) -> Result<Self> {
+        Self::of(folder, published().map(|(figures, _)| figures))
+    }
+
+    fn of(folder: &Path, papers: impl Iterator<Item = PaperFigures>) -> Result<Self> {
+        let in_figures = folder.join("figures");
+        fs::create_dir_all(&in_figures).with_context(|| format!("cannot make {}", in_figures.display()))?;
+        let mut errors = Vec::new();
+        let mut open =
+            |path: PathBuf| OutputFile::create(&path, &[]).map_err(|error| errors.push(error)).ok();
+        let page = open(folder.join("VALIDATION.md"));
+        let mut pair = |figures: PaperFigures| {
+            let drawing = open(in_figures.join(format!("{}.svg", figures.name)));
+            open(in_figures.join(figures.file)).zip(drawing)
+        };
+        let figures: Vec<_> = papers.map(&mut pair).collect();
+        match (page, figures.into_iter().collect()) {
+            (Some(page), Some(figures)) => Ok(Self { page, figures }),
+            _ => Err(OutputErrors(errors).into()),
+        }
+    }
+}
+
+/// The papers that have figures and a model.
+fn published() -> impl Iterator<Item = (PaperFigures, NicModel)> {
+    crate::models::figures().iter().filter_map(|figures| Some((*figures, NicModel::named(figures.name)?)))
 }
 
 #[cfg(test)]
@@ -163,14 +200,23 @@ mod tests {
     fn what_is_written_is_what_the_commands_print() {
         let folder = tempfile::tempdir().unwrap();
         let validation = validation();
-        validation.write_into(folder.path()).unwrap();
+        let open = |folder: &Path| Pages::of(folder, validation.papers.iter().map(|paper| paper.figures));
+        validation.write_into(open(folder.path()).unwrap()).unwrap();
         let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
         assert_eq!(
             (read("VALIDATION.md"), read("figures/sample.txt")),
             (validation.page(), "table\n".to_owned())
         );
         assert!(read("figures/sample.svg").contains("<svg"));
-        let nowhere = folder.path().join("VALIDATION.md");
-        assert!(validation.write_into(&nowhere).unwrap_err().to_string().contains("VALIDATION.md"));
+        // All files that cannot be written are named, and before any figure is made.
+        for file in ["VALIDATION.md", "figures/sample.svg"] {
+            fs::remove_file(folder.path().join(file)).unwrap();
+            fs::create_dir(folder.path().join(file)).unwrap();
+        }
+        let error = open(folder.path()).unwrap_err().to_string();
+        assert!(
+            error.contains("VALIDATION.md is neither") && error.contains("sample.svg is neither"),
+            "{error}"
+        );
     }
 }

@@ -2,17 +2,17 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum, builder::PossibleValuesParser};
 use niclab_bench::{BenchSection, compare::DEFAULT_PROFILE, figures::PaperFigures};
 use niclab_cluster::{
     arguments::{ClusterArgs, rule_checking, seed},
     conform::case::Kind,
 };
 use niclab_images::Watcher;
-use niclab_spec::{GuestKernel, RuleChecking};
+use niclab_spec::{GuestKernel, NicModel, RuleChecking};
 
 use crate::name::NameArgs;
-use crate::{match_unit, protocol};
+use crate::{extcap::ExtcapArgs, match_unit, protocol};
 
 /// A laboratory for intelligent cluster NICs: boots a virtual cluster whose NICs are Rust models, and says what the
 /// modelled hardware would have cost.
@@ -82,6 +82,8 @@ pub enum Command {
     ///
     /// A scenario with kind = "replay" and recording = "FILE" does that, by `niclab sim` (docs/SIMULATOR.md).
     Record(WatchArgs),
+    /// Show Wireshark the clusters that are up, as capture interfaces. Wireshark calls this (docs/OBSERVE.md).
+    Extcap(ExtcapArgs),
     /// Let something go wrong on a node's link from now on, mend it, or show what goes wrong on all links.
     ///
     /// Changes what is named and keeps the rest. The faults are drawn from the cluster's seed, frame by frame; a change
@@ -253,7 +255,8 @@ pub struct WatchArgs {
     /// Which cluster.
     #[command(flatten)]
     pub name: NameArgs,
-    /// The file. It is there when it is whole. Default: trace.json, capture.pcapng or recording.jsonl.
+    /// The file. It is there when it is whole. A FIFO, a device or `-`, standard output, gets each entry as it comes. Default:
+    /// trace.json, capture.pcapng or recording.jsonl.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// End after so many seconds (wall time).
@@ -422,6 +425,9 @@ pub struct SimArgs {
     /// Run so many random configurations, first with faults, then healed; a failure prints its seed.
     #[arg(long, value_name = "N")]
     pub swarm: Option<u32>,
+    /// Only configurations of this NIC model.
+    #[arg(long, value_name = "NAME", requires = "swarm", value_parser = PossibleValuesParser::new(NicModel::names()))]
+    pub nic: Option<String>,
     /// The seed, instead of the scenario's; the first one of a swarm.
     #[arg(long, value_name = "S", value_parser = seed)]
     pub seed: Option<u64>,

@@ -1,7 +1,14 @@
 //! The `niclab` command.
 
+// Messages to a standard error that nobody reads any more are no reason to leave a cluster behind.
+#[macro_use]
+extern crate niclab_output;
+
 mod arguments;
 mod commands;
+#[cfg(test)]
+mod documented;
+mod extcap;
 mod match_unit;
 mod name;
 mod protocol;
@@ -29,11 +36,11 @@ fn main() -> ExitCode {
     if let Err(error) = descriptors::raise_limit() {
         log::warn!("cannot raise the limit of open files: {error}");
     }
-    match commands::dispatch(cli.command) {
-        Ok(code) => ExitCode::from(code),
-        Err(error) => {
-            eprintln!("niclab: {}", niclab_spec::explain(error.as_ref()));
-            ExitCode::from(commands::error_code(&error))
+    ExitCode::from(niclab_output::exit_code(commands::dispatch(cli.command), |error| {
+        if niclab_output::is_unread(error.as_ref()) {
+            return niclab_output::READER_GONE;
         }
-    }
+        eprintln!("niclab: {}", niclab_spec::explain(error.as_ref()));
+        commands::error_code(&error)
+    }))
 }

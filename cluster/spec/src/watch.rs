@@ -35,6 +35,10 @@ pub struct WatchRequest {
     /// End after so many messages. A frame of an Ethernet function is one too, but in a recording.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub messages: Option<u64>,
+    /// Send each entry as it comes, for a reader that shows it at once. A capture is then in the order in which the daemon saw
+    /// the frames.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub live: bool,
 }
 
 /// What was watched.

@@ -1,23 +1,22 @@
 //! Watches a running cluster: a timeline, a capture or a recording, from the daemon into a file.
 //!
 //! The daemon writes no file and knows no path; the bytes come over its monitor's socket, which is in a folder of the
-//! user's own. They are written beside the file under another name, so that the file is there when it is whole, or not at
-//! all.
+//! user's own. They go into an [`OutputFile`]: a regular file appears when it is complete, or not at all; a FIFO, a device or
+//! standard output gets each entry as it comes.
 
 use std::{
-    fs::{self, Permissions},
-    io::{self, BufReader},
+    io::{self, BufReader, Read as _, Write as _},
     net::Shutdown,
-    os::unix::{fs::PermissionsExt, net::UnixStream},
+    os::unix::net::UnixStream,
     path::{Path, PathBuf},
     thread,
 };
 
+use niclab_output::{OutputError, OutputFile};
 use niclab_spec::{
     monitor::{Answer, Request},
     watch::{ChunkReader, WatchRequest, WatchSubject, WatchSummary},
 };
-use tempfile::NamedTempFile;
 use thiserror::Error;
 
 use crate::daemon::monitor::{self, MonitorError};
@@ -25,18 +24,9 @@ use crate::daemon::monitor::{self, MonitorError};
 /// Nothing can be watched, or the file not be written.
 #[derive(Debug, Error)]
 pub enum WatchError {
-    /// Something else than a file has the name.
-    #[error("{} is no file; name one that can be made or replaced", .0.display())]
-    NotAFile(PathBuf),
     /// The file cannot be written.
-    #[error("cannot write {}: {error}; is its folder there, writable, and has room?", path.display())]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        error: io::Error,
-    },
+    #[error(transparent)]
+    Write(#[from] OutputError),
     /// The daemon does not do it.
     #[error(transparent)]
     Monitor(#[from] MonitorError),
@@ -53,65 +43,52 @@ pub enum WatchError {
     },
 }
 
-/// A file that is there under its name when it is whole. Whatever stood there before stays until then.
-struct WholeFile {
-    path: PathBuf,
-    file: NamedTempFile,
-}
-
-impl WholeFile {
-    fn create(path: &Path) -> Result<Self, WatchError> {
-        let failed = |error| WatchError::Write { path: path.to_owned(), error };
-        // A link is not followed: it is replaced, as a file is.
-        if fs::symlink_metadata(path).is_ok_and(|about| !(about.is_file() || about.is_symlink())) {
-            return Err(WatchError::NotAFile(path.to_owned()));
-        }
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        // As any other file; the user's mask takes away what it takes away.
-        let usual = Permissions::from_mode(0o666);
-        let file = tempfile::Builder::new().prefix(".niclab-").permissions(usual).tempfile_in(folder);
-        Ok(Self { path: path.to_owned(), file: file.map_err(failed)? })
-    }
-
-    fn keep(self) -> Result<(), WatchError> {
-        let Self { path, file } = self;
-        file.persist(&path).map(drop).map_err(|error| WatchError::Write { path, error: error.error })
-    }
-}
-
-/// Somebody watches. Dropping it ends the watch and leaves no file.
+/// A watch in progress. Dropping it ends the watch and leaves no file.
 pub struct Watching {
     stream: UnixStream,
-    copying: Option<thread::JoinHandle<Result<(WholeFile, WatchSummary), WatchError>>>,
+    copying: Option<thread::JoinHandle<Result<Copied, WatchError>>>,
     path: PathBuf,
     subject: WatchSubject,
 }
 
+/// What became of the bytes.
+enum Copied {
+    /// All of them are in the file.
+    Whole(OutputFile, WatchSummary),
+    /// The reader of the stream has left.
+    Unread,
+}
+
 impl Watching {
-    /// Asks the daemon behind `socket`; the bytes go to `path`. `on_end` is called when no more come, whoever ended it.
+    /// Asks the daemon behind `socket`; the bytes go to `file`, at once if that is a stream. `on_end` is called when no more come,
+    /// whoever ended it.
     ///
     /// # Errors
     /// [`WatchError`].
     pub fn begin(
         socket: &Path,
-        request: &WatchRequest,
-        path: &Path,
+        mut request: WatchRequest,
+        file: OutputFile,
         on_end: impl FnOnce() + Send + 'static,
     ) -> Result<Self, WatchError> {
-        let file = WholeFile::create(path)?;
-        let (reader, answer) = monitor::connect(socket, &Request::Watch(request.clone()))?;
+        request.live = file.is_stream();
+        let (path, subject) = (file.path().to_owned(), request.subject);
+        let (reader, answer) = monitor::connect(socket, &Request::Watch(request))?;
         if answer != Answer::Watching {
             return Err(MonitorError::Unexpected.into());
         }
         let stream = reader.get_ref().try_clone().map_err(MonitorError::from)?;
         // Nothing may happen for long.
         stream.set_read_timeout(None).map_err(MonitorError::from)?;
+        if file.is_stream() {
+            end_when_unread(&file, &stream)?;
+        }
         let copying = thread::spawn(move || {
             let result = copy(reader, file);
             on_end();
             result
         });
-        Ok(Self { stream, copying: Some(copying), path: path.to_owned(), subject: request.subject })
+        Ok(Self { stream, copying: Some(copying), path, subject })
     }
 
     /// Ends the watch, where the daemon has not. The file is there afterwards.
@@ -121,12 +98,17 @@ impl Watching {
     pub fn end(mut self) -> Result<Watched, WatchError> {
         let copied = self.join();
         let broken = || WatchError::Broken { path: self.path.clone(), error: io::ErrorKind::Other.into() };
-        let (file, summary) = copied.ok_or_else(broken)??;
-        file.keep()?;
+        let summary = match copied.ok_or_else(broken)?? {
+            Copied::Whole(file, summary) => {
+                file.finish()?;
+                Some(summary)
+            }
+            Copied::Unread => None,
+        };
         Ok(Watched { path: self.path.clone(), subject: self.subject, summary })
     }
 
-    fn join(&mut self) -> Option<Result<(WholeFile, WatchSummary), WatchError>> {
+    fn join(&mut self) -> Option<Result<Copied, WatchError>> {
         // Fails only when the daemon has hung up already.
         let _ = self.stream.shutdown(Shutdown::Write);
         self.copying.take()?.join().ok()
@@ -143,19 +125,39 @@ impl Drop for Watching {
     }
 }
 
+/// Hangs up when the file's reader leaves, also while nothing is sent. The thread ends with the connection.
+fn end_when_unread(file: &OutputFile, stream: &UnixStream) -> Result<(), WatchError> {
+    let writer = file.writer()?;
+    let stream = stream.try_clone().map_err(MonitorError::from)?;
+    thread::spawn(move || {
+        if matches!(writer.wait_until_unread(&stream), Ok(true)) {
+            // Fails when the daemon has hung up already.
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    });
+    Ok(())
+}
+
 /// Copies what comes into the file, to its end.
-fn copy(reader: BufReader<UnixStream>, mut file: WholeFile) -> Result<(WholeFile, WatchSummary), WatchError> {
+fn copy(reader: BufReader<UnixStream>, file: OutputFile) -> Result<Copied, WatchError> {
     let mut chunks = ChunkReader::new(reader);
+    let mut writer = file.writer()?;
     let mut buffer = vec![0; niclab_spec::watch::MAX_CHUNK_BYTES];
-    loop {
-        let read = io::Read::read(&mut chunks, &mut buffer);
-        let read = read.map_err(|error| WatchError::Broken { path: file.path.clone(), error })?;
-        let Some(bytes) = buffer.get(..read).filter(|bytes| !bytes.is_empty()) else { break };
-        let written = io::Write::write_all(&mut file.file, bytes);
-        written.map_err(|error| WatchError::Write { path: file.path.clone(), error })?;
+    let mut copy_all = || -> Result<(), WatchError> {
+        loop {
+            let read = chunks.read(&mut buffer);
+            let read = read.map_err(|error| WatchError::Broken { path: file.path().to_owned(), error })?;
+            let Some(bytes) = buffer.get(..read).filter(|bytes| !bytes.is_empty()) else { break Ok(()) };
+            writer.write_all(bytes).map_err(|error| file.fail(error))?;
+        }
+    };
+    let copied = copy_all();
+    if file.reader_is_gone() {
+        return Ok(Copied::Unread);
     }
+    copied?;
     match monitor::read_answer(&mut chunks.into_inner())? {
-        Answer::Watched(summary) => Ok((file, summary)),
+        Answer::Watched(summary) => Ok(Copied::Whole(file, summary)),
         _ => Err(MonitorError::Unexpected.into()),
     }
 }
@@ -167,16 +169,18 @@ pub struct Watched {
     pub path: PathBuf,
     /// What was watched.
     pub subject: WatchSubject,
-    /// How much.
-    pub summary: WatchSummary,
+    /// How much; none where the reader of a stream left before the end.
+    pub summary: Option<WatchSummary>,
 }
 
 impl Watched {
     /// What the user is told.
     #[must_use]
     pub fn text(&self) -> String {
-        let WatchSummary { messages, written, lost } = self.summary;
         let path = self.path.display();
+        let Some(WatchSummary { messages, written, lost }) = self.summary else {
+            return format!("{path}: its reader left before the end");
+        };
         let (what, next) = match self.subject {
             WatchSubject::Trace => ("stages", "open it at https://ui.perfetto.dev"),
             WatchSubject::Capture => {
@@ -205,15 +209,19 @@ impl Watched {
     /// Whether the file is of use: a recording with holes is not.
     #[must_use]
     pub const fn is_useful(&self) -> bool {
-        !(matches!(self.subject, WatchSubject::Recording) && self.summary.lost > 0)
+        !matches!(
+            (self.subject, self.summary),
+            (WatchSubject::Recording, Some(WatchSummary { lost: 1.., .. }))
+        )
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::{
-        io::{BufRead, Read, Write},
-        os::unix::net::UnixListener,
+        fs,
+        io::BufRead,
+        os::unix::{fs::PermissionsExt, net::UnixListener},
     };
 
     use niclab_spec::watch::ChunkWriter;
@@ -223,7 +231,7 @@ mod tests {
     const SUMMARY: WatchSummary = WatchSummary { messages: 2, written: 3, lost: 0 };
 
     fn request() -> WatchRequest {
-        WatchRequest { subject: WatchSubject::Trace, links: Vec::new(), messages: None }
+        WatchRequest { subject: WatchSubject::Trace, links: Vec::new(), messages: None, live: false }
     }
 
     /// A daemon that answers one connection as `serve` does, once it has the request.
@@ -245,6 +253,10 @@ mod tests {
         stream.write_all((serde_json::to_string(answer).unwrap() + "\n").as_bytes()).unwrap();
     }
 
+    fn file(path: &Path) -> OutputFile {
+        OutputFile::create(path, &[]).unwrap()
+    }
+
     fn files(folder: &Path) -> usize {
         fs::read_dir(folder).unwrap().count()
     }
@@ -263,11 +275,11 @@ mod tests {
         });
         let path = folder.path().join("t.json");
         fs::write(&path, "old and longer").unwrap();
-        let watching = Watching::begin(&socket, &request(), &path, || ()).unwrap();
+        let watching = Watching::begin(&socket, request(), file(&path), || ()).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"old and longer");
         let watched = watching.end().unwrap();
         daemon.join().unwrap();
-        assert_eq!((watched.summary, fs::read(&path).unwrap().as_slice()), (SUMMARY, &b"new"[..]));
+        assert_eq!((watched.summary.unwrap(), fs::read(&path).unwrap().as_slice()), (SUMMARY, &b"new"[..]));
         assert!(watched.text().contains("t.json: 3 stages of 2 messages; open it at"), "{}", watched.text());
         assert_eq!(files(folder.path()), 2, "the socket and the file");
         let own = folder.path().join("own");
@@ -285,7 +297,8 @@ mod tests {
             stream.write_all(&[200, 0, 0, 0, 1, 2, 3]).unwrap();
         });
         let (ended, end) = std::sync::mpsc::channel();
-        let watching = Watching::begin(&socket, &request(), &path, move || ended.send(()).unwrap()).unwrap();
+        let watching =
+            Watching::begin(&socket, request(), file(&path), move || ended.send(()).unwrap()).unwrap();
         end.recv().unwrap();
         let error = watching.end().unwrap_err();
         dying.join().unwrap();
@@ -295,7 +308,7 @@ mod tests {
         let (socket, refusing) = daemon(folder.path(), |stream| {
             answer(stream, &Answer::Error { message: "no link is called `x`".to_owned() });
         });
-        let error = Watching::begin(&socket, &request(), &path, || ()).err().unwrap();
+        let error = Watching::begin(&socket, request(), file(&path), || ()).err().unwrap();
         refusing.join().unwrap();
         assert!(error.to_string().contains("no link is called"), "{error}");
         assert_eq!(files(folder.path()), 1, "the socket");
@@ -308,20 +321,40 @@ mod tests {
             answer(stream, &Answer::Watching);
             stream.read_to_end(&mut Vec::new()).unwrap();
         });
-        drop(Watching::begin(&socket, &request(), &folder.path().join("t.json"), || ()).unwrap());
+        drop(Watching::begin(&socket, request(), file(&folder.path().join("t.json")), || ()).unwrap());
         daemon.join().unwrap();
         assert_eq!(files(folder.path()), 1);
     }
 
     #[test]
-    fn a_place_that_cannot_hold_the_file_is_named_before_anything_is_watched() {
+    fn reader_that_leaves_a_stream_ends_the_watch_quietly() {
         let folder = tempfile::tempdir().unwrap();
-        let begin =
-            |path: &Path| Watching::begin(Path::new("/no/such"), &request(), path, || ()).err().unwrap();
-        let error = begin(folder.path());
-        assert!(matches!(error, WatchError::NotAFile(_)), "{error}");
-        let error = begin(&folder.path().join("none/t.json")).to_string();
-        assert!(error.contains("none/t.json") && error.contains("is its folder there"), "{error}");
+        let (socket, daemon) = daemon(folder.path(), |stream| {
+            answer(stream, &Answer::Watching);
+            // One entry, and then nothing more happens.
+            let mut chunks = ChunkWriter::new(&mut *stream);
+            chunks.write_all(b"frame").unwrap();
+            chunks.flush().unwrap();
+            stream.read_to_end(&mut Vec::new()).unwrap();
+        });
+        let path = folder.path().join("fifo");
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        let reader = {
+            let path = path.clone();
+            thread::spawn(move || {
+                let mut frame = [0; 5];
+                fs::File::open(path).unwrap().read_exact(&mut frame).unwrap();
+                frame
+            })
+        };
+        let (ended, end) = std::sync::mpsc::channel();
+        let on_end = move || ended.send(()).unwrap();
+        let watching = Watching::begin(&socket, request(), file(&path), on_end).unwrap();
+        assert_eq!(&reader.join().unwrap(), b"frame");
+        end.recv().unwrap();
+        assert_eq!(watching.end().unwrap().summary, None);
+        daemon.join().unwrap();
     }
 
     #[test]
@@ -329,7 +362,7 @@ mod tests {
         let watched = |subject| Watched {
             path: "f".into(),
             subject,
-            summary: WatchSummary { messages: 9, written: 5, lost: 4 },
+            summary: Some(WatchSummary { messages: 9, written: 5, lost: 4 }),
         };
         let (trace, recording) = (watched(WatchSubject::Trace), watched(WatchSubject::Recording));
         assert!(trace.text().contains("4 more are missing") && trace.is_useful(), "{}", trace.text());

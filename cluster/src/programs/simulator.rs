@@ -8,6 +8,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use niclab_images::Terminal;
+use niclab_output::READER_GONE;
 use niclab_spec::{Report, SimConfig};
 use thiserror::Error;
 
@@ -26,6 +27,11 @@ const REFUSED: i32 = 2;
 #[derive(Debug, Error)]
 #[error("{} cannot run the workload; what it said stands above", .0.display())]
 pub struct Refused(PathBuf);
+
+/// The reader of a FIFO that the simulator wrote is gone.
+#[derive(Debug, Error)]
+#[error("nobody reads what {} writes any more", .0.display())]
+pub struct Unread(PathBuf);
 
 /// What a simulation shows of itself.
 #[derive(Clone, Copy, Debug, Default)]
@@ -52,7 +58,7 @@ impl Simulator {
     /// Runs one simulation. A report whose checks did not all hold is a report.
     ///
     /// # Errors
-    /// [`Refused`] when the configuration cannot be run; others when it does not start or gives no report.
+    /// [`Refused`] when the configuration cannot be run, [`Unread`] when the reader of a FIFO is gone; others when it does not start or gives no report.
     pub fn run(&self, config: &SimConfig) -> Result<Report> {
         self.run_observed(config, Observed::default())
     }
@@ -78,6 +84,7 @@ impl Simulator {
         let output = child.wait_with_output().with_context(|| format!("{name} went away"))?;
         match output.status.code() {
             Some(0 | CHECK_FAILED) => {}
+            Some(code) if code == i32::from(READER_GONE) => return Err(Unread(self.0.clone()).into()),
             Some(REFUSED) => return Err(Refused(self.0.clone()).into()),
             _ => bail!("{name} failed ({}); what it said stands above", output.status),
         }

@@ -2,11 +2,10 @@
 //!
 //! * [`live`] makes a [`niclab_spec::Report`] of what a running cluster did between two instants;
 //! * [`kernels`] reads what the guests' kernels count, [`perf`] what `niclab-perf` measured in the guests;
-//! * [`file`] is where it is written to; [`text`] shows one report as tables;
+//! * [`text`] shows one report as tables;
 //! * [`compare`] puts several beside one another.
 
 pub mod compare;
-pub mod file;
 pub mod kernels;
 pub mod live;
 pub mod perf;

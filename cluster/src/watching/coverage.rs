@@ -1,9 +1,10 @@
 //! `--coverage`: which lines of the nodes' drivers were carried out, as lcov.
 
-use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path, time::Duration};
+use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use niclab_images::{Counted, CoverageError, FileCoverage, Watcher};
+use niclab_output::OutputFile;
 use thiserror::Error;
 
 use crate::{
@@ -60,11 +61,11 @@ pub fn check(plan: &Plan) -> Result<(), Uncovered> {
     if counts { Ok(()) } else { Err(Uncovered::Kernel) }
 }
 
-/// Reads what all guests have counted since they came up, and writes it to `path`.
+/// Reads what all guests have counted since they came up, and writes it to `file`.
 ///
 /// # Errors
 /// [`Uncovered`]; when the cluster ends, or the file cannot be written.
-pub fn write(running: &mut RunningCluster, path: &Path) -> Result<()> {
+pub fn write(running: &mut RunningCluster, file: OutputFile) -> Result<()> {
     check(running.plan())?;
     let ranks = 0..running.plan().nodes.len();
     let commands: Vec<NodeCommand> = ranks.map(|rank| NodeCommand::shell(rank, ASK, &[])).collect();
@@ -72,7 +73,8 @@ pub fn write(running: &mut RunningCluster, path: &Path) -> Result<()> {
     let texts = command::run(running, &commands, limit)?;
     let found = read(running.plan(), &texts)?;
     let text = lcov(&found);
-    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    let path = file.path().to_owned();
+    file.write(text.as_bytes())?;
     let (hit, all) = found
         .values()
         .flat_map(|file| file.lines.values())

@@ -12,6 +12,7 @@ use niclab_matching::machine::{Machine, Setup, Stopped, watchdog};
 use niclab_matching::results::{Results, results_schema};
 use niclab_matching::trace::{TickError, Trace, tick};
 use niclab_model::models::matching::list_manager::Use;
+use niclab_output::{READER_GONE, eprint, eprintln, is_unread, print};
 
 /// Runs programs of the match unit on lists and headers, and steps through them.
 ///
@@ -69,7 +70,7 @@ struct SetupArguments {
     /// Stop a program that takes more cycles for a header. Default: 4096, and 256 for each item.
     #[arg(long, value_name = "CYCLES", value_parser = clap::value_parser!(u64).range(1..=MAX_WATCHDOG))]
     watchdog: Option<u64>,
-    /// Write a waveform of every cycle to this file (VCD), for GTKWave: a regular file, which is replaced, or a new one.
+    /// Write a waveform of every cycle to this file (VCD), for GTKWave.
     #[arg(long, value_name = "FILE.vcd")]
     trace: Option<PathBuf>,
     /// Let a program keep the list, on a second unit, in the place of the hardware list manager: an image or a source, or
@@ -112,13 +113,13 @@ fn main() -> ExitCode {
         Action::Debug(arguments) => debug(arguments),
         Action::Schema { what } => print_schema(*what),
     };
-    match result {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("niclab-match: {error}");
-            ExitCode::from(REFUSED)
+    ExitCode::from(niclab_output::exit_code(result, |error| {
+        if is_unread(error.as_ref()) {
+            return READER_GONE;
         }
-    }
+        eprintln!("niclab-match: {error}");
+        REFUSED
+    }))
 }
 
 fn setup(arguments: &SetupArguments) -> Result<Setup, Failure> {
@@ -144,7 +145,7 @@ fn setup(arguments: &SetupArguments) -> Result<Setup, Failure> {
     Ok(setup)
 }
 
-fn run(arguments: &RunArguments) -> Result<ExitCode, Failure> {
+fn run(arguments: &RunArguments) -> Result<u8, Failure> {
     let setup = setup(&arguments.setup)?;
     let mut machine = Machine::new(&setup)?;
     match &arguments.setup.trace {
@@ -157,10 +158,10 @@ fn run(arguments: &RunArguments) -> Result<ExitCode, Failure> {
     let results = Results::new(&setup, ran);
     let text =
         if arguments.json { serde_json::to_string_pretty(&results)? + "\n" } else { results.to_string() };
-    io::stdout().lock().write_all(text.as_bytes())?;
-    Ok(stopped.map_or(ExitCode::SUCCESS, |stopped| {
+    print(&text)?;
+    Ok(stopped.map_or(0, |stopped| {
         eprintln!("niclab-match: {stopped}");
-        ExitCode::from(STOPPED)
+        STOPPED
     }))
 }
 
@@ -178,22 +179,22 @@ fn traced(machine: &mut Machine, mut trace: Trace) -> Result<Option<Stopped>, Fa
     Ok(stopped)
 }
 
-fn print_schema(what: SchemaOf) -> Result<ExitCode, Failure> {
+fn print_schema(what: SchemaOf) -> Result<u8, Failure> {
     let schema = match what {
         SchemaOf::List => list_schema(),
         SchemaOf::Headers => headers_schema(),
         SchemaOf::Results => results_schema(),
     };
-    writeln!(io::stdout(), "{}", serde_json::to_string_pretty(&schema)?)?;
-    Ok(ExitCode::SUCCESS)
+    print(&serde_json::to_string_pretty(&schema)?)?;
+    Ok(0)
 }
 
 /// What stands before a command.
 const PROMPT: &str = "(match) ";
 
-fn debug(arguments: &DebugArguments) -> Result<ExitCode, Failure> {
+fn debug(arguments: &DebugArguments) -> Result<u8, Failure> {
     let mut debugger = Debugger::new(setup(&arguments.setup)?, arguments.setup.trace.clone())?;
-    let (mut input, mut output) = (io::stdin().lock(), io::stdout().lock());
+    let (mut input, mut output) = (io::stdin().lock(), niclab_output::stdout());
     let is_terminal = input.is_terminal();
     write!(output, "{}", debugger.greeting())?;
     let mut given = arguments.command.iter();
@@ -220,7 +221,7 @@ fn debug(arguments: &DebugArguments) -> Result<ExitCode, Failure> {
     output.flush()?;
     let stopped = debugger.stopped();
     debugger.finish()?;
-    Ok(if stopped { ExitCode::from(STOPPED) } else { ExitCode::SUCCESS })
+    Ok(if stopped { STOPPED } else { 0 })
 }
 
 /// The next line, whatever bytes it has; none at the end of the input.
@@ -228,4 +229,21 @@ fn next_line(input: &mut impl BufRead) -> io::Result<Option<String>> {
     let mut line = Vec::new();
     let bytes = input.read_until(b'\n', &mut line)?;
     Ok((bytes > 0).then(|| String::from_utf8_lossy(&line).into_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documented_commands_are_valid() {
+        let mut commands = niclab_harness::documented("niclab");
+        commands.retain_mut(|command| {
+            // `niclab match` passes the rest on to this program.
+            command.words.remove(0);
+            command.words.first().is_some_and(|word| word == "match")
+        });
+        let wrong = niclab_harness::invalid::<Arguments>(&commands, &[]);
+        assert!(wrong.is_empty() && !commands.is_empty(), "{}", wrong.join("\n"));
+    }
 }

@@ -6,12 +6,11 @@
 
 mod signals;
 
-use std::fs;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
 use niclab_isa::Word;
-use niclab_source::{OutputError, OutputFile};
+use niclab_output::{OutputError, OutputFile, OutputWriter};
 use thiserror::Error;
 
 pub use signals::phase_name;
@@ -61,7 +60,7 @@ fn next_word(machine: &Machine) -> Option<(Word, String)> {
 /// A waveform that is being written. It appears under its name when it is whole.
 pub struct Trace {
     output: OutputFile,
-    wave: Wave<BufWriter<fs::File>>,
+    wave: Wave<BufWriter<OutputWriter>>,
 }
 
 impl Trace {
@@ -84,6 +83,6 @@ impl Trace {
     pub fn finish(mut self, machine: &Machine) -> Result<(), TraceError> {
         let view = View { before: &machine.snapshot(), cycle: None, word: next_word(machine) };
         self.wave.end(&view).map_err(|error| self.output.fail(error))?;
-        Ok(self.output.replace()?)
+        Ok(self.output.finish()?)
     }
 }

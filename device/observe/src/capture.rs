@@ -184,6 +184,14 @@ impl<W: Write> Capture<W> {
         block(&mut self.out, ENHANCED_PACKET, &body)
     }
 
+    /// Passes on what is written so far.
+    ///
+    /// # Errors
+    /// What the writer says.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+
     /// Writes what became of the frames of each link, and gives the writer back, flushed.
     ///
     /// # Errors

@@ -146,6 +146,14 @@ impl<W: Write> Recorder<W> {
         self.lost = self.lost.saturating_add(messages);
     }
 
+    /// Passes on what is written so far.
+    ///
+    /// # Errors
+    /// What the writer says.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+
     /// Writes the last line and gives the writer back, flushed.
     ///
     /// # Errors

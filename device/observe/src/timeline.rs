@@ -159,6 +159,14 @@ impl<W: Write> Timeline<W> {
         self.lost = self.lost.saturating_add(stages);
     }
 
+    /// Passes on what is written so far.
+    ///
+    /// # Errors
+    /// What the writer says.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+
     /// Writes what is left and gives the writer back, flushed.
     ///
     /// # Errors

@@ -1,20 +1,18 @@
 //! `niclab-sim`: runs one simulation, a swarm of them, or the simulator's benchmark.
 
 use std::fmt::Display;
-use std::fs;
 use std::io::{BufWriter, Write};
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use niclab_output::{OutputError, OutputFile, READER_GONE, Stdout, create_all, eprintln, is_unread, print};
 use niclab_sim::bench;
 use niclab_sim::observer::Observer;
 use niclab_sim::run::{Options, run_observed};
 use niclab_sim::swarm::Swarm;
 use niclab_spec::{NicModel, SimConfig};
 use serde::Serialize;
-use tempfile::NamedTempFile;
 
 /// Simulates a cluster of NICs by the same models that serve guests.
 ///
@@ -109,19 +107,18 @@ fn main() -> ExitCode {
         (None, Some(count)) => swarm(&arguments, count),
         (None, None) => simulate(&arguments),
     };
-    match result {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::from(1),
-        Err(error) => {
-            eprintln!("niclab-sim: {error}");
-            ExitCode::from(2)
+    ExitCode::from(niclab_output::exit_code(result.map(|held| u8::from(!held)), |error| {
+        if is_unread(error.as_ref()) {
+            return READER_GONE;
         }
-    }
+        eprintln!("niclab-sim: {error}");
+        2
+    }))
 }
 
 fn work(arguments: &WorkArguments) -> Result<(), Failure> {
     let events = bench::work(arguments.nodes, arguments.count, arguments.threads)?;
-    Ok(writeln!(std::io::stdout(), "{events}")?)
+    Ok(print(&events.to_string())?)
 }
 
 /// Threads that are worth their while for so many nodes: of 256, two threads carry out in a little more than half the time what one does, and
@@ -142,14 +139,26 @@ fn simulate(arguments: &Arguments) -> Result<bool, Failure> {
     if arguments.unkind.is_some() {
         config.nodes.iter_mut().for_each(|node| node.unkind = arguments.unkind);
     }
-    let (trace, capture) = (WholeFile::create(&arguments.trace)?, WholeFile::create(&arguments.capture)?);
+    let files = [&arguments.report, &arguments.trace, &arguments.capture].map(Option::as_deref);
+    let [report, trace, capture] = create_all(files, &[path], Stdout::Taken)?;
     let options = Options {
         threads: arguments.threads.unwrap_or_else(|| threads_for(config.nodes.len())).max(1),
         ..Options::default()
     };
-    let outcome = run_observed(&config, &options, observer(&config, trace.as_ref(), capture.as_ref())?)?;
-    [trace, capture].into_iter().flatten().try_for_each(WholeFile::keep)?;
-    write(arguments.report.as_deref(), &outcome.report.to_json())?;
+    let watched = [&trace, &capture].map(Option::as_ref);
+    let outcome = observer(&config, watched)
+        .and_then(|observer| Ok(run_observed(&config, &options, observer)?))
+        .map_err(|error| -> Failure {
+            match watched.into_iter().flatten().find(|file| file.reader_is_gone()) {
+                Some(unread) => OutputError::ReaderGone(unread.path().to_owned()).into(),
+                None => error,
+            }
+        })?;
+    [trace, capture].into_iter().flatten().try_for_each(OutputFile::finish)?;
+    match report {
+        Some(file) => file.write(outcome.report.to_json().as_bytes())?,
+        None => print(&outcome.report.to_json())?,
+    }
     for failed in outcome.report.checks.iter().filter(|checked| !checked.held) {
         eprintln!("niclab-sim: {} failed: {}", failed.name, failed.detail);
     }
@@ -160,72 +169,52 @@ fn simulate(arguments: &Arguments) -> Result<bool, Failure> {
     Ok(outcome.is_sound())
 }
 
-/// A file that appears under its name when it is whole.
-struct WholeFile<'a> {
-    path: &'a Path,
-    file: NamedTempFile,
-}
-
-impl<'a> WholeFile<'a> {
-    /// Begins the file, if one is wanted.
-    fn create(path: &'a Option<PathBuf>) -> Result<Option<Self>, Failure> {
-        let Some(path) = path else { return Ok(None) };
-        // Beside it, so that it can be renamed.
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let readable = fs::Permissions::from_mode(0o666);
-        let file = tempfile::Builder::new().prefix(".niclab-").permissions(readable).tempfile_in(folder);
-        let file =
-            file.map_err(|error| format!("cannot write {}: {error}; is its folder there?", path.display()))?;
-        Ok(Some(Self { path, file }))
-    }
-
-    fn keep(self) -> Result<(), Failure> {
-        let path = self.path;
-        self.file
-            .persist(path)
-            .map_err(|error| format!("cannot write {}: {}", path.display(), error.error))?;
-        Ok(())
-    }
-}
-
 /// Who writes timeline and capture, where they are wanted.
-fn observer<'a>(
+fn observer(
     config: &SimConfig,
-    trace: Option<&'a WholeFile<'_>>,
-    capture: Option<&'a WholeFile<'_>>,
-) -> Result<Option<Observer<'a>>, Failure> {
-    if trace.is_none() && capture.is_none() {
+    files: [Option<&OutputFile>; 2],
+) -> Result<Option<Observer<'static>>, Failure> {
+    if files.iter().all(Option::is_none) {
         return Ok(None);
     }
     let names: Vec<String> = config.nodes.iter().map(|node| node.name.clone()).collect();
-    let out = |file: &'a WholeFile<'_>| -> Box<dyn Write + 'a> { Box::new(BufWriter::new(&file.file)) };
-    Ok(Some(Observer::new(&names, trace.map(out), capture.map(out))?))
+    let out = |file: Option<&OutputFile>| -> Result<Option<Box<dyn Write>>, OutputError> {
+        Ok(match file {
+            Some(file) => Some(Box::new(BufWriter::new(file.writer()?))),
+            None => None,
+        })
+    };
+    let [trace, capture] = files;
+    Ok(Some(Observer::new(&names, out(trace)?, out(capture)?)?))
 }
 
 /// Runs a swarm; whether every check of every run held.
 fn swarm(arguments: &Arguments, count: usize) -> Result<bool, Failure> {
     let threads = arguments.threads.unwrap_or_else(cores);
     let swarm = Swarm::of(arguments.nic, arguments.unkind, arguments.seed.unwrap_or(1), count, threads);
-    write(None, &swarm.to_string())?;
+    print(&swarm.to_string())?;
     Ok(swarm.is_sound())
 }
 
 fn measure(arguments: &BenchArguments) -> Result<(), Failure> {
     let Some(path) = &arguments.config else {
-        return print(&bench::measure(arguments.nodes, arguments.count)?, arguments.json);
+        return show(&bench::measure(arguments.nodes, arguments.count)?, arguments.json);
     };
-    print(&bench::speed(&SimConfig::read(path)?, arguments.rounds)?, arguments.json)
+    show(&bench::speed(&SimConfig::read(path)?, arguments.rounds)?, arguments.json)
 }
 
-fn print(measured: &(impl Serialize + Display), is_json: bool) -> Result<(), Failure> {
-    let text = if is_json { serde_json::to_string_pretty(measured)? + "\n" } else { measured.to_string() };
-    write(None, &text)
+fn show(measured: &(impl Serialize + Display), is_json: bool) -> Result<(), Failure> {
+    let text = if is_json { serde_json::to_string_pretty(measured)? } else { measured.to_string() };
+    Ok(print(&text)?)
 }
 
-fn write(path: Option<&Path>, text: &str) -> Result<(), Failure> {
-    match path {
-        Some(path) => fs::write(path, text)
-            .map_err(|error| format!("cannot write the report {}: {error}", path.display()).into()),
-        None => Ok(std::io::stdout().lock().write_all(text.as_bytes())?),
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documented_commands_are_valid() {
+        let wrong = niclab_harness::invalid::<Arguments>(&niclab_harness::documented("niclab-sim"), &[]);
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
 }

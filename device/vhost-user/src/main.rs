@@ -13,6 +13,7 @@ use niclab_device::daemon::Daemon;
 use niclab_device::lifetime::Lifetime;
 use niclab_device::monitor::clear_place;
 use niclab_device::sandbox;
+use niclab_output::print;
 use niclab_spec::daemon::{DaemonConfig, READY_LINE};
 use niclab_spec::descriptors;
 
@@ -90,21 +91,17 @@ fn main() -> ExitCode {
         Arguments { command: Some(Action::Bench(arguments)), .. } => bench(&arguments),
         Arguments { command: Some(Action::Work(arguments)), .. } => work(&arguments),
         Arguments { command: Some(Action::Sandbox), .. } => {
-            println!("{}", sandbox::enter(&[]));
-            Ok(())
+            print(&sandbox::enter(&[]).to_string()).map_err(Into::into)
         }
         Arguments { command: Some(Action::Hostile(arguments)), .. } => hostile(&arguments),
         Arguments { config: Some(config), .. } => serve(&config),
         // Clap asks for one of the two.
         Arguments { .. } => Ok(()),
     };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            log::error!("{}", niclab_spec::explain(error.as_ref()));
-            ExitCode::FAILURE
-        }
-    }
+    ExitCode::from(niclab_output::exit_code(result.map(|()| 0), |error| {
+        log::error!("{}", niclab_spec::explain(error.as_ref()));
+        1
+    }))
 }
 
 fn bench(arguments: &BenchArguments) -> anyhow::Result<()> {
@@ -119,8 +116,7 @@ fn bench(arguments: &BenchArguments) -> anyhow::Result<()> {
 fn work(arguments: &WorkArguments) -> anyhow::Result<()> {
     log::set_max_level(log::LevelFilter::Warn);
     let work = bench::works().find(|work| work.name == arguments.name).context("no such work")?;
-    println!("{}", (work.run)(arguments.count)?);
-    Ok(())
+    Ok(print(&(work.run)(arguments.count)?.to_string())?)
 }
 
 fn hostile(arguments: &HostileArguments) -> anyhow::Result<()> {
@@ -130,12 +126,8 @@ fn hostile(arguments: &HostileArguments) -> anyhow::Result<()> {
 }
 
 fn print_report(report: &(impl serde::Serialize + std::fmt::Display), as_json: bool) -> anyhow::Result<()> {
-    if as_json {
-        println!("{}", serde_json::to_string_pretty(report)?);
-    } else {
-        print!("{report}");
-    }
-    Ok(())
+    let text = if as_json { serde_json::to_string_pretty(report)? } else { report.to_string() };
+    Ok(print(&text)?)
 }
 
 fn serve(config: &Path) -> anyhow::Result<()> {
@@ -165,4 +157,15 @@ fn clear_places(config: &DaemonConfig) -> anyhow::Result<()> {
         clear_place(path).with_context(|| format!("cannot listen on {}", path.display()))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documented_commands_are_valid() {
+        let wrong = niclab_harness::invalid::<Arguments>(&niclab_harness::documented("niclab-device"), &[]);
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
 }

@@ -58,9 +58,8 @@ pub struct RunArguments {
     /// With whom, and by what means.
     #[command(flatten)]
     pub world: WorldArguments,
-    /// Payload bytes of a message; each carries a tag of 16 bytes besides. Up to 64 in a slice, 1392 with UDP, 1 MiB with TCP and
-    /// active ports, 64 MiB with lists; through a channel up to 48 KiB as one message, up to 64 MiB as memory messages and a short
-    /// one behind them
+    /// Payload bytes of a message; each carries a tag of 16 bytes besides. How long a message may be depends on the transport and
+    /// on the node's card: a payload that is too long is refused, and the message names the limit
     #[arg(short, long, default_value_t = 16, value_name = "BYTES")]
     pub size: usize,
     /// Sweep the payload: 8, 16, 32 and 64 bytes
@@ -414,6 +413,25 @@ mod tests {
     use clap::CommandFactory as _;
 
     use super::*;
+
+    #[test]
+    fn documented_commands_are_valid() {
+        let exceptions = [
+            ("niclab-perf … --json", "names an option of all its benchmarks"),
+            ("niclab-perf --json", "names an option of all its benchmarks"),
+        ];
+        let wrong = niclab_harness::invalid::<Cli>(&niclab_harness::documented("niclab-perf"), &exceptions);
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+
+    #[test]
+    fn help_promises_no_limit_that_depends_on_the_card() {
+        let mut command = Cli::command();
+        for benchmark in command.get_subcommands_mut() {
+            let help = benchmark.render_long_help().to_string();
+            assert!(!help.contains("MiB") && !help.contains("KiB"), "{help}");
+        }
+    }
 
     fn world(line: &str) -> WorldArguments {
         let line = format!("niclab-perf demo {line}");

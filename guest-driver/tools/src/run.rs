@@ -1,9 +1,10 @@
 //! One invocation: from the command line to the report.
 
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use niclab_output::eprintln;
 use niclab_user::{Device, FEATURE_CHANNELS, FEATURE_LISTS, FEATURE_POSTS, FEATURE_RINGS, WaitPolicy};
 
 use crate::Failure;
@@ -540,7 +541,7 @@ fn print(world: &WorldArguments, pair: Pair, document: &Document) -> Result<(), 
 }
 
 fn write(is_json: bool, document: &Document) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
+    let mut out = niclab_output::stdout();
     if is_json {
         report::write_json(document, &mut out)?;
     } else {

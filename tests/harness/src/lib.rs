@@ -2,6 +2,8 @@
 //!
 //! Nothing here knows how `niclab` works inside. A test is a command line, an exit code, and what was printed.
 
+mod documented;
+
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -9,6 +11,8 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 use std::{env, fs};
+
+pub use documented::{Documented, documented, invalid};
 
 /// The release build of a binary of this workspace.
 ///

@@ -127,7 +127,8 @@ fn send_live(links: Links, frames: &[Vec<u8>]) -> Vec<Captured> {
     });
     let lab = lab.unwrap();
     let shell = lab.daemon().shell();
-    let request = WatchRequest { subject: WatchSubject::Capture, links: Vec::new(), messages: None };
+    let request =
+        WatchRequest { subject: WatchSubject::Capture, links: Vec::new(), messages: None, live: false };
     let watch = shell.begin_watch(&request).unwrap();
     let mut from = lab.ethernet(0, Negotiated::OFFERED).unwrap();
     let _to = lab.ethernet(1, Negotiated::OFFERED).unwrap();

@@ -52,7 +52,8 @@ fn record() -> String {
     let [mut c, mut d] = connect_ports([&guests[0], &guests[2]], 64).unwrap();
     send(&mut a, &mut b, 10);
     let shell = lab.daemon().shell();
-    let request = WatchRequest { subject: WatchSubject::Recording, links: Vec::new(), messages: None };
+    let request =
+        WatchRequest { subject: WatchSubject::Recording, links: Vec::new(), messages: None, live: false };
     let watch = shell.begin_watch(&request).unwrap();
     send(&mut a, &mut b, 40);
     send(&mut c, &mut d, 30);

@@ -1,14 +1,17 @@
 //! `niclab check`: scenarios against their budgets.
 
-use std::fmt::Write as _;
+use std::{
+    fmt::Write as _,
+    path::{Path, PathBuf},
+};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use niclab_cluster::{
     check::{self, BROKEN, Checked, HELD, budget::Outcome, junit},
     programs::simulator::Simulator,
 };
-
-use niclab_spec::GuestKernel;
+use niclab_output::{OutputError, Stdout, create_all};
+use niclab_spec::{GuestKernel, explain};
 
 use super::terminal;
 use crate::arguments::CheckArgs;
@@ -16,8 +19,10 @@ use crate::arguments::CheckArgs;
 /// Checks them; the code is the largest that any of them calls for.
 ///
 /// # Errors
-/// Where a signal ends it, when the simulator is missing, or the JUnit file cannot be written.
+/// Where a signal ends it, when the simulator is missing, or the JUnit file cannot be written, which is known before anything is run.
 pub fn run(args: &CheckArgs) -> Result<u8> {
+    let scenarios: Vec<&Path> = args.scenarios.iter().map(PathBuf::as_path).collect();
+    let [junit] = create_all([args.junit.as_deref()], &scenarios, Stdout::Taken)?;
     let simulator = Simulator::locate(args.offline)?;
     let mut simulate = |config: &_| simulator.run(config);
     let kernel = args.kernel.as_ref().map(|_| GuestKernel::Watching);
@@ -30,12 +35,22 @@ pub fn run(args: &CheckArgs) -> Result<u8> {
     if args.wall_is_not_judged {
         checked.iter_mut().for_each(Checked::excuse_wall_time);
     }
-    if let Some(path) = &args.junit {
-        std::fs::write(path, junit::document(&checked))
-            .with_context(|| format!("cannot write {}; is its folder there?", path.display()))?;
-    }
+    // The verdicts come first: a file system that is full by now takes nothing from them.
+    let written = junit.map(|file| file.write(junit::document(&checked).as_bytes())).transpose();
     terminal::print(&if args.json { serde_json::to_string_pretty(&checked)? } else { text(&checked) })?;
-    Ok(checked.iter().map(|checked| checked.code).max().unwrap_or(HELD))
+    let code = checked.iter().map(|checked| checked.code).max().unwrap_or(HELD);
+    code_with(code, written.map(drop))
+}
+
+/// The code where a file was to be written as well: a verdict that is not [`HELD`] says more than that there is no file.
+fn code_with(code: u8, written: Result<(), OutputError>) -> Result<u8> {
+    match written {
+        Err(error) if code != HELD => {
+            eprintln!("niclab: {}", explain(&error));
+            Ok(code)
+        }
+        written => Ok(written.map(|()| code)?),
+    }
 }
 
 fn text(checked: &[Checked]) -> String {
@@ -71,6 +86,14 @@ fn text(checked: &[Checked]) -> String {
 mod tests {
     use super::*;
     use niclab_cluster::check::budget::Verdict;
+
+    #[test]
+    fn broken_budget_keeps_its_code_when_the_file_fails() {
+        let failed = || Err(OutputError::Special("x.xml".into()));
+        assert_eq!(code_with(BROKEN, failed()).unwrap(), BROKEN);
+        assert!(code_with(HELD, failed()).unwrap_err().to_string().contains("x.xml"));
+        assert_eq!(code_with(BROKEN, Ok(())).unwrap(), BROKEN);
+    }
 
     #[test]
     fn what_is_undecided_is_told_apart_from_what_is_broken() {

@@ -1,9 +1,12 @@
 //! `niclab figures`: a paper's figures, made anew, beside the paper's numbers.
 
-use std::fs;
+use anyhow::Result;
+use niclab_bench::{
+    figures::plot,
+    validation::{Pages, Validation},
+};
 
-use anyhow::{Context, Result};
-use niclab_bench::{figures::plot, validation::Validation};
+use niclab_output::{Stdout, create_all};
 
 use super::terminal;
 use crate::arguments::{FiguresArgs, ValidationArgs};
@@ -16,12 +19,11 @@ const CLAIM_BROKEN: u8 = 1;
 /// # Errors
 /// When the program that makes them is missing or fails, or the drawing cannot be written.
 pub fn run(args: &FiguresArgs) -> Result<u8> {
+    let [drawing] = create_all([args.svg.as_deref()], &[], Stdout::Taken)?;
     let made = (args.paper.make)(args.offline)?;
-    if let Some(path) = &args.svg {
-        fs::write(path, plot::svg(&made.panels))
-            .with_context(|| format!("cannot write the drawing {}", path.display()))?;
-    }
+    let written = drawing.map(|file| file.write(plot::svg(&made.panels).as_bytes())).transpose();
     terminal::print(if args.json { &made.json } else { &made.text })?;
+    written?;
     Ok(if made.hold { 0 } else { CLAIM_BROKEN })
 }
 
@@ -30,10 +32,10 @@ pub fn run(args: &FiguresArgs) -> Result<u8> {
 /// # Errors
 /// When a program that makes them is missing or fails, or a file cannot be written.
 pub fn validate(args: &ValidationArgs) -> Result<u8> {
+    let pages = args.into.as_deref().map(Pages::open).transpose()?;
     let validation = Validation::make(args.offline)?;
-    if let Some(folder) = &args.into {
-        validation.write_into(folder)?;
-    }
+    let written = pages.map(|pages| validation.write_into(pages)).transpose();
     terminal::print(&if args.json { validation.json()? } else { validation.page() })?;
+    written?;
     Ok(if validation.hold() { 0 } else { CLAIM_BROKEN })
 }

@@ -30,7 +30,7 @@ pub fn run(args: &LogsArgs) -> Result<u8> {
     let path = log_of(&root, args)?;
     let mut file = File::open(&path).with_context(|| format!("cannot open {}", path.display()))?;
     loop {
-        let mut stdout = io::stdout().lock();
+        let mut stdout = niclab_output::stdout();
         io::copy(&mut file, &mut stdout)?;
         stdout.flush()?;
         if !args.follow || !root.is_alive(name) {

@@ -9,6 +9,7 @@ mod doctor;
 mod down;
 mod driver;
 mod exec;
+mod extcap;
 mod fault;
 mod figures;
 mod inspect;
@@ -71,6 +72,7 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::Trace(args) => watch::trace(&args),
         Command::Capture(args) => watch::capture(&args),
         Command::Record(args) => watch::record(&args),
+        Command::Extcap(args) => extcap::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Conform(args) => conform::run(&args),

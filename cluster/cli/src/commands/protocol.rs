@@ -1,12 +1,11 @@
 //! Protocols that are assembled from components: sources are checked and drawn, and become images.
 
 use std::fs;
-use std::io::Write as _;
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use niclab_cluster::daemon::monitor;
-use niclab_source::OutputFile;
+use niclab_output::OutputFile;
 use niclab_stitcher::components::{BUNDLED, Bundled, Checked};
 use niclab_stitcher::{IMAGE_EXTENSION, Refused, open, show, summary};
 
@@ -59,8 +58,7 @@ fn build(args: &BuildArgs) -> Result<u8> {
     let image = OutputFile::create(&output, &[&args.source])?;
     match assembly_of(&args.source)? {
         Ok(assembly) => {
-            image.writer()?.write_all(&assembly.encode()).map_err(|error| image.fail(error))?;
-            image.replace()?;
+            image.write(&assembly.encode())?;
             Ok(0)
         }
         Err(refused) => Ok(refuse(&args.source, &refused)),

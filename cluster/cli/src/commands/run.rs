@@ -24,14 +24,14 @@ use niclab_cluster::{
     host::runtime::RuntimeRoot,
     output::Prefixer,
     report::{
-        file::ReportFile,
         live::{CommandOutcome, Measurement, Outcome},
         text::report_text,
     },
     supervisor::control::PLAN,
     watching::{self, coverage},
 };
-use niclab_spec::{Cluster, ClusterName, Report, RuleChecking};
+use niclab_output::{OutputErrors, OutputFile, Stdout, create_all, reader_is_gone};
+use niclab_spec::{Cluster, ClusterName, Report, RuleChecking, watch::WatchSubject};
 
 use super::{terminal, watch::RunWatches};
 use crate::arguments::{ReportFormat, RunArgs};
@@ -51,11 +51,35 @@ const RULE_BROKEN: u8 = 1;
 /// As good as no time-out.
 const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
+/// The files of a run, open since before the boot.
+struct Outputs {
+    report: Option<OutputFile>,
+    coverage: Option<OutputFile>,
+    watches: [(WatchSubject, Option<OutputFile>); 3],
+}
+
+impl Outputs {
+    fn open(args: &RunArgs) -> Result<Self, OutputErrors> {
+        let watch = &args.watch;
+        let paths = [&args.report_file, &args.coverage, &watch.trace, &watch.capture, &watch.record];
+        let cluster_file: Vec<&Path> = args.cluster.cluster.as_deref().into_iter().collect();
+        let [report, coverage, trace, capture, recording] =
+            create_all(paths.map(Option::as_deref), &cluster_file, Stdout::Taken)?;
+        let watches = [
+            (WatchSubject::Trace, trace),
+            (WatchSubject::Capture, capture),
+            (WatchSubject::Recording, recording),
+        ];
+        Ok(Self { report, coverage, watches })
+    }
+}
+
 /// Runs it; the first code that is not 0 is ours.
 ///
 /// # Errors
-/// When the cluster cannot be booted, or ends before the command does.
+/// When a file cannot be written, the cluster cannot be booted, or it ends before the command does.
 pub fn run(args: &RunArgs) -> Result<u8> {
+    let outputs = Outputs::open(args)?;
     let root = RuntimeRoot::locate()?;
     root.sweep();
     let cluster = prepare::cluster(&args.cluster)?;
@@ -80,7 +104,7 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     let boot = begin.elapsed();
     eprintln!("niclab: {count} nodes healthy in {:.1} s", boot.as_secs_f64());
     running.plan().drivers_in_use().iter().for_each(|line| eprintln!("niclab: {line}"));
-    let result = commands_and_report(&mut running, args, &cluster, boot);
+    let result = commands_and_report(&mut running, args, outputs, &cluster, boot);
     if result.is_err() {
         // The guests answer no more, but what they said stands on their consoles.
         let watched = watching::look_at_consoles(running.plan());
@@ -96,17 +120,16 @@ pub fn run(args: &RunArgs) -> Result<u8> {
 fn commands_and_report(
     running: &mut RunningCluster,
     args: &RunArgs,
+    outputs: Outputs,
     cluster: &Cluster,
     boot: Duration,
 ) -> Result<u8> {
-    // Found out before the commands run, not after them.
-    let file = args.report_file.as_deref().map(ReportFile::open).transpose()?;
     // The demonstration always reports; a command of the user's only where that is asked for.
     let format = args.report.or_else(|| args.command.is_empty().then_some(ReportFormat::Text));
-    let is_wanted = format.is_some() || file.is_some();
+    let is_wanted = format.is_some() || outputs.report.is_some();
     let measurement = is_wanted.then(|| Measurement::begin(running)).transpose()?;
     // Within what is measured, so that they show nothing else.
-    let watches = RunWatches::begin(&args.watch, &running.plan().monitor_socket)?;
+    let watches = RunWatches::begin(outputs.watches, &running.plan().monitor_socket)?;
     let (commands, mut exit_code) = commands(running, args)?;
     let files = watches.end();
     let readings = measurement.map(|measurement| measurement.end(running)).transpose()?;
@@ -116,15 +139,15 @@ fn commands_and_report(
     if exit_code == 0 && watching::is_anything_found(&watched) {
         exit_code = FOUND;
     }
-    if let Some(path) = &args.coverage {
-        coverage::write(running, path)?;
+    if let Some(file) = outputs.coverage {
+        coverage::write(running, file)?;
     }
     if let Some(readings) = readings {
         let report = readings.report(running, cluster, Outcome { boot, exit_code, commands, watched });
-        if let Some(file) = file {
-            file.write(&report)?;
-        }
+        // Whatever becomes of the one, the other is there.
+        let written = outputs.report.map(|file| file.write(report.to_json().as_bytes())).transpose();
         print_report(format, &report)?;
+        written?;
     }
     for file in files? {
         eprintln!("niclab: {}", file.text());
@@ -164,7 +187,9 @@ fn commands(running: &mut RunningCluster, args: &RunArgs) -> Result<(Vec<Command
             if first_bad == 0 {
                 first_bad = *result.as_ref().unwrap_or(&OWN_FAILURE);
             }
-            if let Err(error) = &result {
+            if let Err(error) = &result
+                && !reader_is_gone()
+            {
                 eprintln!("niclab: {}: {error}", running.plan().nodes[rank].name);
             }
             codes[rank] = Some(result);
@@ -275,7 +300,7 @@ impl Relay {
                 Ok(())
             }
             (Output::Stdout(bytes), _) if !self.to_stderr => {
-                self.stdout.push(bytes, &mut io::stdout().lock())
+                self.stdout.push(bytes, &mut niclab_output::stdout())
             }
             (Output::Stdout(bytes), _) => self.stdout.push(bytes, &mut io::stderr().lock()),
             (Output::Stderr(bytes), _) => self.stderr.push(bytes, &mut io::stderr().lock()),
@@ -286,7 +311,7 @@ impl Relay {
         if self.to_stderr {
             self.stdout.flush(&mut io::stderr().lock())?;
         } else {
-            self.stdout.flush(&mut io::stdout().lock())?;
+            self.stdout.flush(&mut niclab_output::stdout())?;
         }
         self.stderr.flush(&mut io::stderr().lock())
     }

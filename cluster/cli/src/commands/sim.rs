@@ -1,12 +1,15 @@
 //! `niclab sim`: a scenario's workload in the simulator, without its budgets.
 
-use anyhow::{Context, Result, bail};
+use std::path::Path;
+
+use anyhow::{Result, bail};
 use niclab_cluster::host::exit_code::OWN_FAILURE;
 use niclab_cluster::{
     check::{BAD_SCENARIO, BROKEN, HELD},
-    programs::simulator::{Observed, Refused, Simulator},
+    programs::simulator::{Observed, Refused, Simulator, Unread},
     report::text::report_text,
 };
+use niclab_output::{OutputFile, READER_GONE, Stdout, probe_all};
 use niclab_spec::{SimConfig, Source};
 
 use super::terminal;
@@ -15,7 +18,7 @@ use crate::arguments::{ReportFormat, SimArgs};
 /// Simulates it.
 ///
 /// # Errors
-/// When the simulator is missing or fails, or the report cannot be written.
+/// When the simulator is missing or fails, or a file cannot be written, which is known before anything is simulated.
 pub fn run(args: &SimArgs) -> Result<u8> {
     if let Some(count) = args.swarm {
         return swarm(count, args);
@@ -32,20 +35,23 @@ pub fn run(args: &SimArgs) -> Result<u8> {
     let name = file.file_stem().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let mut config = SimConfig::new(&scenario.cluster, &name, &scenario.workload);
     config.seed = args.seed.unwrap_or(config.seed);
-    let observed = Observed { trace: args.trace.as_deref(), capture: args.capture.as_deref() };
+    let paths = [&args.trace, &args.capture, &args.report_file].map(Option::as_deref);
+    let inputs: [&Path; 1] = [file];
+    let [trace, capture, report_file] = probe_all(paths, &inputs, Stdout::Taken)?;
+    let report_file = report_file.map(|path| OutputFile::create(&path, &inputs)).transpose()?;
+    let observed = Observed { trace: trace.as_deref(), capture: capture.as_deref() };
     let report = match Simulator::locate(args.offline)?.run_observed(&config, observed) {
         Err(error) if error.is::<Refused>() => {
             eprintln!("niclab: {error}");
             return Ok(BAD_SCENARIO);
         }
+        Err(error) if error.is::<Unread>() => return Ok(READER_GONE),
         report => report?,
     };
-    if let Some(path) = &args.report_file {
-        std::fs::write(path, report.to_json())
-            .with_context(|| format!("cannot write {}; is its folder there?", path.display()))?;
-    }
+    let written = report_file.map(|file| file.write(report.to_json().as_bytes())).transpose();
     let is_json = matches!(args.report, ReportFormat::Json);
     terminal::print(&if is_json { report.to_json() } else { report_text(&report) })?;
+    written?;
     Ok(if report.checks.iter().all(|checked| checked.held) { HELD } else { BROKEN })
 }
 
@@ -58,6 +64,7 @@ fn swarm(count: u32, args: &SimArgs) -> Result<u8> {
             arguments.extend([option.to_owned(), value.to_string()]);
         }
     }
+    arguments.extend(args.nic.iter().flat_map(|nic| ["--nic".to_owned(), nic.clone()]));
     let status = Simulator::locate(args.offline)?.pass_on(&arguments)?;
     Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(OWN_FAILURE))
 }

@@ -8,6 +8,7 @@ use niclab_agent::{
     message::{DATA_BYTES, WINDOW_BYTES},
 };
 use niclab_cluster::supervisor::control::{ControlError, RemoteCommand, RemoteInput};
+pub use niclab_output::print;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use signal_hook::{consts::SIGWINCH, iterator::Signals};
 
@@ -15,16 +16,6 @@ use std::{
     sync::{Arc, Condvar, Mutex, PoisonError},
     thread,
 };
-
-/// Prints a text and a line's end on standard output.
-///
-/// # Errors
-/// When standard output is closed.
-pub fn print(text: &str) -> io::Result<()> {
-    let mut stdout = io::stdout().lock();
-    writeln!(stdout, "{}", text.trim_end_matches('\n'))?;
-    stdout.flush()
-}
 
 /// The size of the user's terminal, or the usual one where there is none.
 #[must_use]
@@ -116,7 +107,7 @@ pub fn attach(mut command: RemoteCommand, has_terminal: bool) -> Result<u8> {
         if is_error {
             io::stderr().write_all(&bytes)?;
         } else {
-            let mut stdout = io::stdout().lock();
+            let mut stdout = niclab_output::stdout();
             stdout.write_all(&bytes)?;
             stdout.flush()?;
         }

@@ -1,19 +1,17 @@
 //! `niclab trace`, `niclab capture` and `niclab record`: files about a cluster that is up.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::mpsc,
-};
+use std::{path::Path, sync::mpsc, time::Duration};
 
 use anyhow::Result;
 use niclab_cluster::{
     daemon::watch::{WatchError, Watched, Watching},
     host::signals,
 };
+use niclab_output::{OutputFile, Stdout};
 use niclab_spec::watch::{WatchRequest, WatchSubject};
 
 use super::plan_of;
-use crate::arguments::{CaptureArgs, RunWatchArgs, WatchArgs};
+use crate::arguments::{CaptureArgs, WatchArgs};
 
 /// Writes a timeline.
 ///
@@ -42,22 +40,50 @@ pub fn record(args: &WatchArgs) -> Result<u8> {
 fn watch(args: &WatchArgs, subject: WatchSubject, links: &[String], usual: &str) -> Result<u8> {
     let socket = plan_of(&args.name.name)?.monitor_socket;
     let path = args.output.as_deref().unwrap_or(Path::new(usual));
+    let file = OutputFile::create_with(path, &[], Stdout::Allowed)?;
+    let until = Until { messages: args.messages, duration: args.duration };
+    eprintln!("niclab: watching {}; Ctrl-C ends it", args.name.name);
+    let watched = watch_into(&socket, file, subject, links, &until)?;
+    // A reader that has seen enough wants no message.
+    if watched.summary.is_some() {
+        eprintln!("niclab: {}", watched.text());
+    }
+    Ok(u8::from(!watched.is_useful()))
+}
+
+/// When a watch ends, if no signal ends it before.
+#[derive(Debug, Default)]
+pub struct Until {
+    /// After so many messages.
+    pub messages: Option<u64>,
+    /// After so much wall time.
+    pub duration: Option<Duration>,
+}
+
+/// Watches until the end that is asked for, a signal, the end of the cluster, or that of a stream's reader.
+///
+/// # Errors
+/// [`WatchError`].
+pub fn watch_into(
+    socket: &Path,
+    file: OutputFile,
+    subject: WatchSubject,
+    links: &[String],
+    until: &Until,
+) -> Result<Watched> {
     let (over, end) = mpsc::channel();
     let signal = over.clone();
     signals::tell(move |_| wake(&signal));
-    let request = WatchRequest { subject, links: links.to_vec(), messages: args.messages };
-    let watching = Watching::begin(&socket, &request, path, move || wake(&over))?;
-    eprintln!("niclab: watching {}; Ctrl-C ends it", args.name.name);
-    match args.duration {
+    let request = WatchRequest { subject, links: links.to_vec(), messages: until.messages, live: false };
+    let watching = Watching::begin(socket, request, file, move || wake(&over))?;
+    match until.duration {
         // The time is over, or a signal or the daemon came before.
         Some(duration) => end.recv_timeout(duration).unwrap_or(()),
         None => end.recv()?,
     }
     // Another signal ends a niclab whose daemon does not.
     signals::release();
-    let watched = watching.end()?;
-    eprintln!("niclab: {}", watched.text());
-    Ok(u8::from(!watched.is_useful()))
+    Ok(watching.end()?)
 }
 
 fn wake(waiting: &mpsc::Sender<()>) {
@@ -65,25 +91,21 @@ fn wake(waiting: &mpsc::Sender<()>) {
     let _ = waiting.send(());
 }
 
-/// The files that `niclab run` shall write.
+/// The watches of `niclab run`.
 pub struct RunWatches(Vec<Watching>);
 
 impl RunWatches {
-    /// Begins those that are wanted.
+    /// Begins those that have a file.
     ///
     /// # Errors
     /// [`WatchError`].
-    pub fn begin(args: &RunWatchArgs, socket: &Path) -> Result<Self, WatchError> {
-        let wanted = [
-            (WatchSubject::Trace, &args.trace),
-            (WatchSubject::Capture, &args.capture),
-            (WatchSubject::Recording, &args.record),
-        ];
-        let begin = |(subject, path): (WatchSubject, &Option<PathBuf>)| {
-            let request = WatchRequest { subject, links: Vec::new(), messages: None };
-            path.as_deref().map(|path| Watching::begin(socket, &request, path, || ()))
+    pub fn begin(files: [(WatchSubject, Option<OutputFile>); 3], socket: &Path) -> Result<Self, WatchError> {
+        let wanted = files.into_iter().filter_map(|(subject, file)| Some((subject, file?)));
+        let begin = |(subject, file)| {
+            let request = WatchRequest { subject, links: Vec::new(), messages: None, live: false };
+            Watching::begin(socket, request, file, || ())
         };
-        Ok(Self(wanted.into_iter().filter_map(begin).collect::<Result<_, _>>()?))
+        Ok(Self(wanted.map(begin).collect::<Result<_, _>>()?))
     }
 
     /// Ends all of them. The files that can be whole are, whatever becomes of the others.

@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader, Write},
+    io::{BufRead, BufReader, Read, Write},
     os::unix::{
         fs::{PermissionsExt, symlink},
         net::UnixListener,
@@ -21,7 +21,10 @@ use niclab_cluster::{
         control::{self, Reply, Request},
     },
 };
-use niclab_spec::monitor::{Answer, Heartbeat, STATS_VERSION, Stuck};
+use niclab_spec::{
+    monitor::{Answer, Heartbeat, STATS_VERSION, Stuck},
+    watch::{ChunkWriter, WatchSummary},
+};
 use rustix::process::{Pid, Signal, kill_process};
 
 struct Up {
@@ -538,4 +541,109 @@ fn where_the_usual_place_is_anothers_clusters_are_elsewhere_and_found_again() {
     let words = inspect();
     assert!(words.contains(why) && words.contains("; clusters are in "), "{words}");
     assert!(words.contains("there are: "), "{words}");
+}
+
+/// A daemon's monitor that shows every watch one piece of a file, and then nothing until it ends.
+fn fake_watch(up: &Up, piece: &'static [u8]) {
+    let listener = UnixListener::bind(up.root.join("niclab/monitor.sock")).unwrap();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            std::thread::spawn(move || {
+                let mut line = String::new();
+                BufReader::new(&stream).read_line(&mut line).unwrap();
+                let answer = |answer: &Answer| serde_json::to_string(answer).unwrap() + "\n";
+                stream.write_all(answer(&Answer::Watching).as_bytes()).unwrap();
+                let mut chunks = ChunkWriter::new(stream.try_clone().unwrap());
+                chunks.write_all(piece).unwrap();
+                // One that is not live gets nothing before the end.
+                if line.contains("\"live\":true") {
+                    chunks.flush().unwrap();
+                }
+                stream.read_to_end(&mut Vec::new()).unwrap();
+                // The other end may be gone.
+                let _ = chunks.end().and_then(|mut stream| {
+                    stream.write_all(answer(&Answer::Watched(WatchSummary::default())).as_bytes())
+                });
+            });
+        }
+    });
+}
+
+#[test]
+fn capture_streams_to_standard_output_until_its_reader_leaves() {
+    let up = Up::new(&["good"]);
+    fake_watch(&up, b"frame");
+    let mut capture = niclab(&up.root, &["capture", "-o", "-"]);
+    let mut capture = capture.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut frame = [0; 5];
+    let mut stdout = capture.stdout.take().unwrap();
+    stdout.read_exact(&mut frame).unwrap();
+    assert_eq!(&frame, b"frame");
+    // Nothing more is written: that the reader is gone is noticed nevertheless.
+    drop(stdout);
+    let ended = capture.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(0), "{ended:?}");
+    assert_eq!(text(&ended.stderr), "niclab: watching niclab; Ctrl-C ends it\n");
+    assert!(!Path::new("-").exists());
+}
+
+#[test]
+fn extcap_shows_wireshark_clusters_links_and_frames() {
+    let up = Up::new(&["good", "good"]);
+    fake_watch(&up, b"frame");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tools/wireshark/niclab-extcap");
+    let extcap = |arguments: &[&str]| {
+        let mut command = Command::new(script);
+        command.args(arguments).env("NICLAB", env!("CARGO_BIN_EXE_niclab"));
+        command.env("NICLAB_RUNTIME_DIR", &up.root).stdin(Stdio::null()).stderr(Stdio::piped());
+        command
+    };
+    let asked = |arguments: &[&str]| {
+        let output = extcap(arguments).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        text(&output.stdout)
+    };
+    let interfaces = asked(&["--extcap-interfaces", "--extcap-version=4.4"]);
+    assert!(interfaces.starts_with("extcap {version="), "{interfaces}");
+    assert!(
+        interfaces.ends_with("\ninterface {value=niclab-niclab}{display=niclab cluster niclab}\n"),
+        "{interfaces}"
+    );
+    let of = ["--extcap-interface", "niclab-niclab"];
+    assert_eq!(
+        asked(&[&of[..], &["--extcap-dlts"]].concat()),
+        "dlt {number=1}{name=EN10MB}{display=Ethernet}\n"
+    );
+    let options = asked(&[&of[..], &["--extcap-config"]].concat());
+    assert!(options.contains("{call=--link}") && options.contains("value {arg=0}{value=node1}"), "{options}");
+    assert_eq!(asked(&[&of[..], &["--extcap-capture-filter", ""]].concat()), "");
+    assert!(asked(&[&of[..], &["--extcap-capture-filter", "tcp"]].concat()).contains("display filter"));
+
+    let fifo = up.root.join("fifo");
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    let fifo_name = fifo.to_str().unwrap();
+    let mut capture =
+        extcap(&[&of[..], &["--capture", "--fifo", fifo_name, "--link", "*"]].concat()).spawn().unwrap();
+    let mut reader = fs::File::open(&fifo).unwrap();
+    let mut frame = [0; 5];
+    reader.read_exact(&mut frame).unwrap();
+    assert_eq!(&frame, b"frame");
+    // Wireshark ends it by a signal, or closes the FIFO.
+    kill_process(Pid::from_child(&capture), Signal::TERM).unwrap();
+    assert!(capture.wait().unwrap().success());
+    drop(reader);
+    let mut capture = extcap(&[&of[..], &["--capture", "--fifo", fifo_name]].concat()).spawn().unwrap();
+    drop(fs::File::open(&fifo).unwrap());
+    assert!(capture.wait().unwrap().success());
+}
+
+#[test]
+fn output_of_a_command_that_nobody_reads_any_more_ends_it_quietly() {
+    let up = Up::new(&["good"]);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = niclab(&up.root, &["exec", "node0", "--", "0"]).stdout(writer).output().unwrap();
+    assert_eq!(output.status.code(), Some(141), "{output:?}");
+    assert!(!text(&output.stderr).contains("niclab:"), "{output:?}");
 }

@@ -1,9 +1,9 @@
 //! `niclab-processors`: the match unit and the processors on the paper's benchmark, and how fast the match unit is simulated.
 
-use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use niclab_output::eprintln;
 use niclab_processors::comparison::Comparison;
 use niclab_processors::rate::{self, Rates};
 
@@ -43,13 +43,10 @@ struct BenchArguments {
 }
 
 fn main() -> ExitCode {
-    match run(&Arguments::parse().command) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("niclab-processors: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    ExitCode::from(niclab_output::exit_code(run(&Arguments::parse().command).map(|()| 0), |error| {
+        eprintln!("niclab-processors: {error}");
+        1
+    }))
 }
 
 fn run(action: &Action) -> Result<(), Box<dyn std::error::Error>> {
@@ -61,5 +58,17 @@ fn run(action: &Action) -> Result<(), Box<dyn std::error::Error>> {
         }
         Action::Work { items, cycles } => format!("{}\n", rate::work(*items, *cycles)?),
     };
-    Ok(std::io::stdout().lock().write_all(text.as_bytes())?)
+    Ok(niclab_output::print(&text)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documented_commands_are_valid() {
+        let wrong =
+            niclab_harness::invalid::<Arguments>(&niclab_harness::documented("niclab-processors"), &[]);
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
 }

@@ -128,9 +128,8 @@ fn a_waveform_replaces_regular_files_alone_and_nothing_that_is_read() {
         ("soft.vcd", "one file"),
         ("hard.vcd", "one file"),
         ("portals.nma", "one file"),
-        ("null.vcd", "no regular file"),
-        ("/dev/null", "no regular file"),
-        (".", "no regular file"),
+        ("-", "standard output"),
+        (".", "neither a regular file"),
     ] {
         for command in ["run", "debug"] {
             let output = on_files(
@@ -141,7 +140,7 @@ fn a_waveform_replaces_regular_files_alone_and_nothing_that_is_read() {
             );
             let complaint = text(&output.stderr);
             assert_eq!(output.status.code(), Some(2), "{trace}: {complaint}");
-            assert!(complaint.contains(part) && complaint.contains("mend: "), "{trace}: {complaint}");
+            assert!(complaint.contains(part) && complaint.contains("fix: "), "{trace}: {complaint}");
         }
     }
     assert_eq!(names(folder.path()), before);
@@ -151,6 +150,9 @@ fn a_waveform_replaces_regular_files_alone_and_nothing_that_is_read() {
     fs::write(path("run.vcd"), "old").unwrap();
     assert_eq!(on_files(folder.path(), "run", &["--trace", "run.vcd"], "").status.code(), Some(0));
     assert!(fs::read_to_string(path("run.vcd")).unwrap().contains("$timescale"));
+    // A device is written in place.
+    assert_eq!(on_files(folder.path(), "run", &["--trace", "null.vcd"], "").status.code(), Some(0));
+    assert_eq!(fs::read_link(path("null.vcd")).unwrap(), Path::new("/dev/null"));
 }
 
 #[test]

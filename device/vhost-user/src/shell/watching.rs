@@ -22,7 +22,7 @@ impl Shell {
     /// # Errors
     /// [`WatchError`].
     pub fn begin_watch(&self, request: &WatchRequest) -> Result<Arc<Watch>, WatchError> {
-        let WatchRequest { subject, links, messages } = request;
+        let WatchRequest { subject, links, messages, live } = request;
         if *messages == Some(0) {
             return Err(WatchError::NoMessages);
         }
@@ -39,7 +39,7 @@ impl Shell {
                 Subject::Recording { begin: clocks.min().unwrap_or(Time::ZERO) }
             }
         };
-        let watch = Watch::new(subject, *messages, world.common.network.taps().share());
+        let watch = Watch::new(subject, *messages, *live, world.common.network.taps().share());
         // What was done before is not part of it.
         world.show();
         world.common.network.taps_mut().add(Arc::clone(&watch));

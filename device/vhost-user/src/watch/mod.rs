@@ -137,6 +137,8 @@ impl State {
 pub struct Watch {
     subject: Subject,
     max_messages: u64,
+    /// The writer sends each entry as it comes.
+    live: bool,
     share: Share,
     state: Mutex<State>,
     wake: Condvar,
@@ -166,10 +168,11 @@ impl Drop for Share {
 }
 
 impl Watch {
-    pub(crate) fn new(subject: Subject, max_messages: Option<u64>, share: Share) -> Arc<Self> {
+    pub(crate) fn new(subject: Subject, max_messages: Option<u64>, live: bool, share: Share) -> Arc<Self> {
         Arc::new(Self {
             subject,
             max_messages: max_messages.unwrap_or(u64::MAX),
+            live,
             share,
             state: Mutex::default(),
             wake: Condvar::new(),
@@ -293,7 +296,7 @@ mod tests {
 
     fn watch(shares: &Arc<AtomicUsize>) -> Arc<Watch> {
         let subject = Subject::Capture { interfaces: vec![Some(INTERFACE)], names: vec!["node0".to_owned()] };
-        Watch::new(subject, None, Share::of(shares))
+        Watch::new(subject, None, false, Share::of(shares))
     }
 
     /// Shows frames until one is lost.
@@ -315,7 +318,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_counted_and_the_rest_is_kept() {
-        let watch = Watch::new(Subject::Trace, None, Share::of(&shares()));
+        let watch = Watch::new(Subject::Trace, None, false, Share::of(&shares()));
         let room = MAX_WAITING_BYTES / ENTRY_BYTES;
         watch.push((0..room as u64 + 5).map(message));
         let mut taken = Vec::new();
@@ -330,7 +333,7 @@ mod tests {
 
     #[test]
     fn what_there_was_before_the_end_is_taken_and_nothing_that_came_after() {
-        let watch = Watch::new(Subject::Trace, None, Share::of(&shares()));
+        let watch = Watch::new(Subject::Trace, None, false, Share::of(&shares()));
         watch.push([message(7)]);
         watch.end();
         watch.push([message(8)]);
@@ -367,7 +370,7 @@ mod tests {
 
     #[test]
     fn so_many_messages_are_watched_and_no_more() {
-        let watch = Watch::new(Subject::Trace, Some(2), Share::of(&shares()));
+        let watch = Watch::new(Subject::Trace, Some(2), false, Share::of(&shares()));
         // The Ethernet function's, each a message by itself.
         let port = TraceTag::ETHERNET;
         for number in 1..=3 {

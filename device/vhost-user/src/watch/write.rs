@@ -30,11 +30,20 @@ pub fn write<W: Write>(watch: &Watch, nodes: &[String], out: W) -> io::Result<(W
     }
 }
 
-/// Calls `each` with every entry until the watch is over; returns messages and losses by interface.
-fn each_entry(watch: &Watch, mut each: impl FnMut(Entry) -> io::Result<()>) -> io::Result<(u64, Vec<u64>)> {
+/// Calls `each` with every entry until the watch is over; returns messages and losses by interface. A live watch calls `flush`
+/// at its begin and after all entries that came together.
+fn each_entry<S>(
+    watch: &Watch,
+    sink: &mut S,
+    mut each: impl FnMut(&mut S, Entry) -> io::Result<()>,
+    flush: impl Fn(&mut S) -> io::Result<()>,
+) -> io::Result<(u64, Vec<u64>)> {
+    let flush_if_live = |sink: &mut S| if watch.live { flush(sink) } else { Ok(()) };
     let mut entries = Vec::new();
+    flush_if_live(sink)?;
     while watch.take(&mut entries) {
-        entries.drain(..).try_for_each(&mut each)?;
+        entries.drain(..).try_for_each(|entry| each(sink, entry))?;
+        flush_if_live(sink)?;
     }
     Ok(watch.counts())
 }
@@ -42,45 +51,70 @@ fn each_entry(watch: &Watch, mut each: impl FnMut(Entry) -> io::Result<()>) -> i
 fn write_trace<W: Write>(watch: &Watch, nodes: &[String], out: W) -> io::Result<(W, WatchSummary)> {
     let mut timeline = Timeline::new(out, nodes)?;
     let mut written = 0;
-    let (messages, lost) = each_entry(watch, |entry| {
+    let add = |timeline: &mut Timeline<W>, entry| {
         let Entry::Stage(owner, stage) = entry else { return Ok(()) };
         written += 1;
         timeline.add(owner, &stage)
-    })?;
+    };
+    let (messages, lost) = each_entry(watch, &mut timeline, add, Timeline::flush)?;
     let lost = lost.iter().sum();
     timeline.add_lost(lost);
     Ok((timeline.finish()?, WatchSummary { messages, written, lost }))
 }
 
 fn write_capture<W: Write>(watch: &Watch, links: &[String], out: W) -> io::Result<(W, WatchSummary)> {
-    let mut capture = Capture::new(out, links)?;
-    let mut held = BinaryHeap::with_capacity(HELD_FRAMES + 1);
-    let (mut order, mut held_bytes) = (0_u64, 0);
-    let (messages, lost) = each_entry(watch, |entry| {
-        let Entry::Frame(frame) = entry else { return Ok(()) };
-        order += 1;
-        held_bytes += frame.frame.len();
-        held.push(Reverse(Held { order, frame }));
-        while held.len() > HELD_FRAMES || held_bytes > HELD_BYTES {
-            let Some(Reverse(first)) = held.pop() else { break };
-            held_bytes -= first.frame.frame.len();
-            put(&mut capture, &first)?;
-        }
-        Ok(())
+    let capture = Capture::new(out, links)?;
+    let mut sorted = Sorted { capture, held: BinaryHeap::new(), held_bytes: 0, frames: 0 };
+    let add = |sorted: &mut Sorted<W>, entry| match entry {
+        Entry::Frame(frame) => sorted.add(frame),
+        Entry::Stage(..) | Entry::Message(_) => Ok(()),
+    };
+    let (messages, lost) = each_entry(watch, &mut sorted, add, |sorted| {
+        sorted.write_all_held()?;
+        sorted.capture.flush()
     })?;
-    while let Some(Reverse(first)) = held.pop() {
-        put(&mut capture, &first)?;
-    }
+    sorted.write_all_held()?;
+    let Sorted { mut capture, frames, .. } = sorted;
     for (link, lost) in (0..).zip(&lost) {
         capture.add_lost(link, *lost);
     }
-    let summary = WatchSummary { messages, written: order, lost: lost.iter().sum() };
+    let summary = WatchSummary { messages, written: frames, lost: lost.iter().sum() };
     Ok((capture.finish()?, summary))
 }
 
-fn put<W: Write>(capture: &mut Capture<W>, held: &Held) -> io::Result<()> {
-    let CapturedFrame { interface, heading, at, frame, fate } = &held.frame;
-    capture.frame(*interface, *heading, *at, frame, *fate)
+/// A capture whose frames wait, up to a bound, so that they are written in the order of model time.
+struct Sorted<W: Write> {
+    capture: Capture<W>,
+    held: BinaryHeap<Reverse<Held>>,
+    held_bytes: usize,
+    /// All frames so far.
+    frames: u64,
+}
+
+impl<W: Write> Sorted<W> {
+    fn add(&mut self, frame: CapturedFrame) -> io::Result<()> {
+        self.frames += 1;
+        self.held_bytes += frame.frame.len();
+        self.held.push(Reverse(Held { order: self.frames, frame }));
+        while self.held.len() > HELD_FRAMES || self.held_bytes > HELD_BYTES {
+            self.write_first()?;
+        }
+        Ok(())
+    }
+
+    fn write_all_held(&mut self) -> io::Result<()> {
+        while !self.held.is_empty() {
+            self.write_first()?;
+        }
+        Ok(())
+    }
+
+    fn write_first(&mut self) -> io::Result<()> {
+        let Some(Reverse(first)) = self.held.pop() else { return Ok(()) };
+        let CapturedFrame { interface, heading, at, frame, fate } = &first.frame;
+        self.held_bytes -= frame.len();
+        self.capture.frame(*interface, *heading, *at, frame, *fate)
+    }
 }
 
 /// A frame in the order of model time; of two at one instant the one that was seen first goes first.
@@ -118,11 +152,12 @@ impl Ord for Held {
 fn write_recording<W: Write>(watch: &Watch, nodes: u32, out: W) -> io::Result<(W, WatchSummary)> {
     let mut recorder = Recorder::new(out, nodes)?;
     let mut written = 0;
-    let (messages, lost) = each_entry(watch, |entry| {
+    let add = |recorder: &mut Recorder<W>, entry| {
         let Entry::Message(recorded) = entry else { return Ok(()) };
         written += 1;
         recorder.add(&recorded)
-    })?;
+    };
+    let (messages, lost) = each_entry(watch, &mut recorder, add, Recorder::flush)?;
     let lost = lost.iter().sum();
     recorder.add_lost(lost);
     Ok((recorder.finish()?, WatchSummary { messages, written, lost }))

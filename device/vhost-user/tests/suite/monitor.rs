@@ -41,7 +41,12 @@ impl Client {
 }
 
 fn watch() -> Request {
-    Request::Watch(WatchRequest { subject: WatchSubject::Trace, links: Vec::new(), messages: None })
+    Request::Watch(WatchRequest {
+        subject: WatchSubject::Trace,
+        links: Vec::new(),
+        messages: None,
+        live: false,
+    })
 }
 
 #[test]

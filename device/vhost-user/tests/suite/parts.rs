@@ -110,7 +110,8 @@ fn take(model: &'static Model, steps: &[Step], is_watched: bool) -> (String, u64
     let mut ports = ring(&guests);
     let (mut launched, mut received) = ([0_u64; NODES], Vec::new());
     let shell = lab.daemon().shell();
-    let request = WatchRequest { subject: WatchSubject::Capture, links: Vec::new(), messages: None };
+    let request =
+        WatchRequest { subject: WatchSubject::Capture, links: Vec::new(), messages: None, live: false };
     // Who watches sees all in one order: there are no parts.
     let watch = is_watched.then(|| shell.begin_watch(&request).unwrap());
     // The first look takes all nodes, as whatever came before it did.

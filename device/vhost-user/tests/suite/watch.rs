@@ -37,7 +37,7 @@ impl Watching {
 
     pub fn begin(lab: &Lab, subject: WatchSubject, links: &[&str], messages: Option<u64>) -> Self {
         let links = links.iter().map(|link| (*link).to_owned()).collect();
-        let (watching, answer) = Self::ask(lab, WatchRequest { subject, links, messages });
+        let (watching, answer) = Self::ask(lab, WatchRequest { subject, links, messages, live: false });
         assert_eq!(answer, Answer::Watching);
         watching
     }
@@ -183,6 +183,36 @@ pub fn frames(mut file: &[u8]) -> Vec<(u32, bool, Vec<u8>, String)> {
         file = &file[length..];
     }
     found
+}
+
+/// The kind of the next block of a capture, which is read to its end.
+fn next_block(capture: &mut impl Read) -> u32 {
+    let mut head = [0; 8];
+    capture.read_exact(&mut head).unwrap();
+    let [kind, length] = [0, 4].map(|at| u32::from_le_bytes(head[at..at + 4].try_into().unwrap()));
+    capture.read_exact(&mut vec![0; length as usize - head.len()]).unwrap();
+    kind
+}
+
+#[test]
+fn live_capture_sends_frames_before_it_ends() {
+    const FRAME: u32 = 6;
+    let lab = lab(2);
+    let guests = [lab.guest(0).unwrap(), lab.guest(1).unwrap()];
+    let [mut a, mut b] = pair([&guests[0], &guests[1]]);
+    let request =
+        WatchRequest { subject: WatchSubject::Capture, links: Vec::new(), messages: None, live: true };
+    let (mut watching, answer) = Watching::ask(&lab, request);
+    assert_eq!(answer, Answer::Watching);
+    let mut capture = ChunkReader::new(&mut watching.0);
+    // The head is there while nothing happens: the section and two interfaces.
+    for kind in [0x0a0d_0d0a, 1, 1] {
+        assert_eq!(next_block(&mut capture), kind);
+    }
+    for _ in 0..2 {
+        stream(&mut a, &mut b, 1);
+        assert_eq!(next_block(&mut capture), FRAME);
+    }
 }
 
 #[test]
@@ -359,7 +389,7 @@ fn what_cannot_be_watched_is_refused_by_name() {
         (WatchSubject::Trace, vec!["node1".to_owned()], None, "only a capture"),
         (WatchSubject::Recording, Vec::new(), Some(0), "give 1 or more"),
     ] {
-        match Watching::ask(&lab, WatchRequest { subject, links, messages }).1 {
+        match Watching::ask(&lab, WatchRequest { subject, links, messages, live: false }).1 {
             Answer::Error { message } => assert!(message.contains(part), "{message}"),
             other => panic!("{other:?}"),
         }

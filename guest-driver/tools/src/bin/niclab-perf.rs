@@ -3,14 +3,13 @@
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use niclab_output::eprintln;
 use niclab_tools::cli::Cli;
 
 fn main() -> ExitCode {
-    match niclab_tools::run::run(&Cli::parse().command) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            eprintln!("niclab-perf: {failure}");
-            ExitCode::FAILURE
-        }
-    }
+    let result = niclab_tools::run::run(&Cli::parse().command);
+    ExitCode::from(niclab_output::exit_code(result.map(|()| 0), |failure| {
+        eprintln!("niclab-perf: {failure}");
+        1
+    }))
 }

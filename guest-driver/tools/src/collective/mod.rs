@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use niclab_output::eprintln;
 use niclab_user::posts::{
     Barrier, Command, Event, Kind, MAX_COLLECTIVE_BYTES, Multicast, Outcome, Port, PortOptions, Receive,
     Reduce, Region,

@@ -75,7 +75,7 @@ impl Document {
 ///
 /// Of standard output.
 pub fn write(document: &Document, is_json: bool) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
+    let mut out = niclab_output::stdout();
     if is_json {
         serde_json::to_writer_pretty(&mut out, document).map_err(io::Error::from)?;
         writeln!(out)?;

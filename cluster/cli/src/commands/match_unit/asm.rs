@@ -1,12 +1,12 @@
 //! `niclab asm`: a program of the match unit becomes a firmware image.
 
 use std::fs;
-use std::io::Write as _;
 
 use anyhow::{Context, Result};
 use niclab_asm::{assemble, listing};
 use niclab_isa::image;
-use niclab_source::{Diagnostic, OutputFile, render};
+use niclab_output::OutputFile;
+use niclab_source::{Diagnostic, render};
 
 use crate::commands::terminal;
 use crate::match_unit::AsmArgs;
@@ -38,9 +38,7 @@ pub fn run(args: &AsmArgs) -> Result<u8> {
         eprintln!("niclab: {file}: warnings are denied, and the source was not assembled");
         return Ok(REFUSED);
     }
-    let written = image_file.writer()?.write_all(&image::write(&program.words));
-    written.map_err(|error| image_file.fail(error))?;
-    image_file.replace()?;
+    image_file.write(&image::write(&program.words))?;
     if args.listing {
         terminal::print(&listing(&program))?;
     }
