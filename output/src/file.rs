@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags, access, fcntl_getfl, fcntl_setfl, linkat, openat};
+use rustix::io::Errno;
 use tempfile::NamedTempFile;
 use thiserror::Error;
 
@@ -319,7 +320,7 @@ impl OutputWriter {
             let mut fds =
                 [PollFd::new(&self.file, PollFlags::empty()), PollFd::new(&other, PollFlags::empty())];
             match poll(&mut fds, None) {
-                Err(rustix::io::Errno::INTR) => continue,
+                Err(Errno::INTR) => continue,
                 result => result?,
             };
             let is_gone = !fds[0].revents().is_empty();
@@ -362,11 +363,13 @@ impl Content {
         let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
         let content = match openat(CWD, folder, flags, Mode::from_raw_mode(mode)) {
             Ok(file) if Path::new("/proc/self/fd").is_dir() => Self::Unnamed(file.into()),
-            _ => {
+            // The file system has no files without a name, or there is no /proc to name them by.
+            Ok(_) | Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
                 let mut builder = tempfile::Builder::new();
                 let builder = builder.prefix(PREFIX).permissions(permissions.clone());
                 Self::Named(builder.tempfile_in(folder).map_err(fail)?)
             }
+            Err(error) => return Err(fail(error.into())),
         };
         if there.is_some() {
             let file = match &content {
@@ -452,7 +455,7 @@ fn open_stream(path: &Path) -> Result<File, OutputError> {
         OpenOptions::new().write(true).custom_flags(flags).open(path)
     };
     let file = match open(OFlags::NONBLOCK) {
-        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error()) => {
+        Err(error) if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) => {
             crate::eprintln!("niclab: waiting for a program that reads {}", path.display());
             open(OFlags::empty())
         }

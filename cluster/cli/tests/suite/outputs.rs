@@ -137,7 +137,7 @@ fn closed_pipe_ends_every_printing_command_quietly() {
         &["doctor"],
         &["plan", "--offline"],
         &["match", "schema", "list"],
-        &["inic", "show", "udp"],
+        &["inic", "show", "conf1"],
     ] {
         let (code, said) = unread(&niclab, arguments);
         let is_quiet = !said.contains("roken pipe") && !said.contains("panicked");
