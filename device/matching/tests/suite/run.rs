@@ -364,7 +364,7 @@ fn what_cannot_be_run_is_refused() {
         ),
         (&["--program", "list.json"], "list.json", crate::support::LIST, &["list.json:1:1: error"]),
         (&[], "list.json", "[{}]", &["list.json: [0]", "match_bits", "mend: "]),
-        (&["--trace", "/none/a.vcd"], "list.json", crate::support::LIST, &["/none/a.vcd", "mend: "]),
+        (&["--trace", "/none/a.vcd"], "list.json", crate::support::LIST, &["/none/a.vcd", "fix: "]),
         (&[], "headers.json", "[", &["headers.json", "mend: "]),
     ] {
         fs::write(folder.path().join(file), content).unwrap();
