@@ -19,6 +19,12 @@ fn has_stray_spaces(line: &str) -> bool {
     before.ends_with(is_prose) && goes_on
 }
 
+/// Whether a text has stray spaces. Several lines with runs of spaces are columns.
+fn is_stray(text: &str) -> bool {
+    let has_run = |line: &&str| line.trim().contains(&" ".repeat(STRAY));
+    text.lines().filter(has_run).count() == 1 && text.lines().any(has_stray_spaces)
+}
+
 /// The string literals of these tokens, in macros and attributes too, with their lines.
 fn literals(tokens: TokenStream, found: &mut Vec<(usize, String)>) {
     for token in tokens {
@@ -65,7 +71,7 @@ fn stray_in(file: &Path) -> Vec<String> {
         }
         _ => {}
     }
-    let stray = found.into_iter().filter(|(_, text)| text.lines().any(has_stray_spaces));
+    let stray = found.into_iter().filter(|(_, text)| is_stray(text));
     stray.map(|(line, text)| format!("{}:{line}: {text:?}", file.display())).collect()
 }
 
@@ -82,6 +88,7 @@ fn stray_spaces_are_told_from_columns() {
     for fine in ["    indented as a list", "NAME      a column", "  1   2   3", "name: {}", "a  b"] {
         assert!(!has_stray_spaces(fine), "{fine}");
     }
+    assert!(is_stray("one line\nthe next,    with a run") && !is_stray("name    count\na           seven"));
     let mut found = Vec::new();
     let source = "#[error(\"one, \\\n     two   three\")] struct E; fn f() { g!(\"four    five\"); }";
     literals(source.parse().expect("Rust"), &mut found);
