@@ -179,6 +179,22 @@ pub const VARIANTS: &[Variant] = &[
         }],
     },
     Variant {
+        name: "event-buffers-kept",
+        class: "buffers of a completion queue are taken and never given back: the device has nowhere to tell what happened",
+        driver: Driver::Ultra,
+        finder: Finder::Rule("event-buffers-back"),
+        edits: &[Edit {
+            file: "card.h",
+            sound: "	while ((event = virtqueue_get_buf(queue, &written)))
+		card_give_event(queue, event);
+	virtqueue_kick(queue);
+",
+            broken: "	while ((event = virtqueue_get_buf(queue, &written)))
+		;
+",
+        }],
+    },
+    Variant {
         name: "receive-memory-cleared",
         class: "the driver writes into memory that the device has mapped for writing",
         driver: Driver::Ultra,

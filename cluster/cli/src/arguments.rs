@@ -333,7 +333,8 @@ pub struct ConformArgs {
     /// The cluster.
     #[command(flatten)]
     pub cluster: ClusterArgs,
-    /// How many seeds of an unkind device, or of the case that is named. Default: 8, or 1.
+    /// How many seeds of `unkind`, `kill`, `rebind` and `combined` each, or of the case that is named with `--case`. Each seed of each
+    /// case has a boot of its own (of `unkind` not with `--one-boot`). Default: 8 of `unkind` and 2 of the others, or 1 of the case.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub seeds: Option<u64>,
     /// The first seed.

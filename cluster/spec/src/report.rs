@@ -268,6 +268,9 @@ pub struct NodeFigures {
     /// Control requests of the driver that the NIC refused. Live only.
     #[serde(default, skip_serializing_if = "crate::workload::is_zero")]
     pub control_refused: u64,
+    /// Events that wait now because the driver has left no buffer in the event queue. Live only.
+    #[serde(default, skip_serializing_if = "crate::workload::is_zero")]
+    pub events_waiting: u64,
     /// The modelled NIC's ports of which anything was counted, each behind a page of its own.
     #[serde(default)]
     pub ports: Vec<PortFigures>,

@@ -26,7 +26,7 @@ const FAULTS: [Fault; 6] = [
 /// The place in the table of a fault that has drivers meet what cannot be.
 const BAD_STATUS: usize = 2;
 
-/// Cases in a default run whose moments are drawn anew for each seed.
+/// Seeds in a default run of each case whose moments are drawn anew for each seed.
 const DRAWN: u64 = 2;
 
 /// What is done once more with guests whose kernel watches, where all is slower: each of what leads a driver to other places.
@@ -96,11 +96,11 @@ impl Kind {
         matches!(self, Self::Unkind | Self::Combined)
     }
 
-    /// How many seeds a default run has for it, where it has so many of unkind devices.
-    fn seeds(self, unkind: u64) -> u64 {
+    /// How many seeds a run of all cases has for it: as many as are asked for, where what happens follows from the seed.
+    fn seeds(self, asked: Option<u64>) -> u64 {
         match self {
-            Self::Unkind => unkind,
-            Self::Kill | Self::Rebind | Self::Combined => DRAWN,
+            Self::Unkind => asked.unwrap_or(DEFAULT_SEEDS),
+            Self::Kill | Self::Rebind | Self::Combined => asked.unwrap_or(DRAWN),
             Self::Plain | Self::Reload | Self::Fault(_) | Self::Reboot => 1,
         }
     }
@@ -112,6 +112,12 @@ pub fn faults(number: usize) -> DeviceFaults {
     let mut faults = DeviceFaults::default();
     (FAULTS[number].set)(&mut faults);
     faults
+}
+
+/// The fault's key in cluster files and reports.
+#[must_use]
+pub const fn fault_key(number: usize) -> &'static str {
+    FAULTS[number].key
 }
 
 /// Whether programs go on as if nothing were wrong.
@@ -146,7 +152,7 @@ pub struct Choice {
     pub only: Option<Kind>,
     /// The first seed.
     pub from: u64,
-    /// How many there are of unkind devices, or of the one kind.
+    /// How many there are of each kind whose moments or manners follow from the seed, or of the one kind.
     pub seeds: Option<u64>,
     /// Whether some cases come a second time, with guests whose kernel watches.
     pub is_watched_too: bool,
@@ -163,8 +169,7 @@ impl Choice {
         if let Some(kind) = self.only {
             return of(kind, self.seeds.unwrap_or(1), false).collect();
         }
-        let usual =
-            Kind::all().flat_map(|kind| of(kind, kind.seeds(self.seeds.unwrap_or(DEFAULT_SEEDS)), false));
+        let usual = Kind::all().flat_map(|kind| of(kind, kind.seeds(self.seeds), false));
         let watched = WATCHED.into_iter().filter(|_| self.is_watched_too).flat_map(|kind| of(kind, 1, true));
         usual.chain(watched).collect()
     }
@@ -227,7 +232,9 @@ mod tests {
             cases.iter().map(|case| case.seed).collect::<Vec<_>>()
         };
         assert_eq!((seeds(Kind::Reboot, None), seeds(Kind::Plain, Some(3))), (vec![7], vec![7, 8, 9]));
-        let without = Choice { seeds: Some(0), ..choice }.cases();
-        assert_eq!(without.iter().filter(|case| case.kind == Kind::Unkind).count(), 0);
+        let asked = Choice { seeds: Some(3), ..choice }.cases();
+        let count = |kind| asked.iter().filter(|case| case.kind == kind).count();
+        let sampled = [Kind::Unkind, Kind::Kill, Kind::Rebind, Kind::Combined].map(count);
+        assert_eq!((sampled, [Kind::Plain, Kind::Reload, Kind::Reboot].map(count)), ([3; 4], [1; 3]));
     }
 }

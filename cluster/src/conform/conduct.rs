@@ -1,21 +1,32 @@
-//! What is done in each case, moment by moment. What is drawn follows from the case's seed; moments are of wall time, so that the
-//! same seed meets the same program at about the same place.
+//! What is done in each case, moment by moment. What is drawn follows from the case's seed. A moment is the n-th thing that a card does for
+//! its driver (a message sent or received, an event), so that the same seed meets the same program at about the same place, on a slow
+//! machine, too, and no moment comes before the program has begun.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use niclab_random::Random;
 use niclab_spec::DeviceFaults;
 
 use super::{
     case::{self, Case, Kind},
-    laboratory::{Laboratory, Program, Trouble},
+    laboratory::{Laboratory, Program, TRAFFIC_INTERVAL, Trouble},
+    traffic::Moment,
 };
 
 /// How often programs are killed, drivers unbound or modules unloaded in a case.
 const ROUNDS: u32 = 3;
 
-/// The latest moment at which something is done to a program that was started.
-const LATEST_MS: u32 = 1 << 11;
+/// The latest moment at which something is done to a program that was started: the n-th thing that a card does for it.
+const LATEST: u32 = 1 << 9;
+
+/// How long a moment is waited for. It is that long in coming where nothing comes any more.
+const MOMENT: Duration = Duration::from_secs(10);
+
+/// How often a program is started that comes to its end before the moment: each time with an earlier one.
+const TRIES: u32 = 4;
+
+/// The longest time for which a card has no driver while the other nodes' programs go on.
+const TAKEN_AWAY: Duration = Duration::from_millis(250);
 
 /// How long a program may go on whose peer was killed, whose driver is gone or whose card is faulty: then it is killed, too. Nothing
 /// is judged of it but that it can be.
@@ -33,27 +44,39 @@ pub struct Conduct<'l, 'r, 'c> {
     command: &'c [String],
     limit: Duration,
     random: Random,
-    note: Option<String>,
+    /// The latest moment that a program was seen to reach.
+    reach: u32,
+    did: Did,
+}
+
+/// What was done in a case.
+#[derive(Debug, Default)]
+pub struct Did {
+    /// What a reader should know, though nothing is wrong.
+    pub note: Option<String>,
+    /// The moments at which something was done to the driver.
+    pub moments: Vec<Moment>,
 }
 
 impl<'l, 'r, 'c> Conduct<'l, 'r, 'c> {
     /// With this command, which may take so long where it is judged.
     pub fn new(lab: &'l mut Laboratory<'r>, case: Case, command: &'c [String], limit: Duration) -> Self {
-        Self { lab, command, limit, random: Random::new(case.seed, STREAM), note: None }
+        let random = Random::new(case.seed, STREAM);
+        Self { lab, command, limit, random, reach: LATEST, did: Did::default() }
     }
 
-    /// Does it. Gives what a reader should know, though nothing is wrong.
-    pub fn carry_out(mut self, kind: Kind) -> Result<Option<String>, Trouble> {
-        match kind {
-            Kind::Plain | Kind::Unkind => self.judged()?,
-            Kind::Kill => self.kill()?,
-            Kind::Rebind => self.rebind()?,
-            Kind::Reload => self.reload()?,
-            Kind::Fault(number) => self.fault(number)?,
-            Kind::Combined => self.combined()?,
-            Kind::Reboot => self.reboot()?,
-        }
-        Ok(self.note)
+    /// Does it, and gives what was done, though something went wrong.
+    pub fn carry_out(mut self, kind: Kind) -> (Did, Result<(), Trouble>) {
+        let result = match kind {
+            Kind::Plain | Kind::Unkind => self.judged(),
+            Kind::Kill => self.kill(),
+            Kind::Rebind => self.rebind(),
+            Kind::Reload => self.reload(),
+            Kind::Fault(number) => self.fault(number),
+            Kind::Combined => self.combined(),
+            Kind::Reboot => self.reboot(),
+        };
+        (self.did, result)
     }
 
     /// One of several seeds in the same boot: the command over drivers that begin with it. A later one is given to the cards while they
@@ -98,64 +121,93 @@ impl<'l, 'r, 'c> Conduct<'l, 'r, 'c> {
         self.judged()
     }
 
-    /// A moment within what a program takes, its order of magnitude drawn first.
-    fn moment(&mut self) -> Duration {
-        let most = 1 << self.random.below(LATEST_MS.ilog2() + 1);
-        Duration::from_millis(u64::from(self.random.below(most)))
+    /// A moment within what a program does, its order of magnitude drawn first.
+    fn moment(&mut self) -> u32 {
+        let most = 1 << self.random.below(LATEST.ilog2() + 1);
+        1 + self.random.below(most)
     }
 
     fn node(&mut self) -> usize {
         self.random.below(u32::try_from(self.lab.nodes()).unwrap_or(u32::MAX)) as usize
     }
 
-    /// Starts the command everywhere, and lets it go on until a moment that is drawn.
-    fn begin(&mut self) -> Result<Vec<Program>, Trouble> {
-        let programs = self.lab.start_all(self.command)?;
-        let moment = self.moment();
-        self.lab.pass(moment)?;
-        Ok(programs)
+    /// Starts the command everywhere, and lets it go on until a moment that is drawn, at which `what` is done to a node, or to all.
+    fn begin(&mut self, what: &'static str, rank: Option<usize>) -> Result<Vec<Program>, Trouble> {
+        let drawn = self.moment();
+        let limit = self.lab.patient(MOMENT);
+        for tries_left in (0..TRIES).rev() {
+            let before = self.lab.traffic(rank)?;
+            let programs = self.lab.start_all(self.command)?;
+            let wanted = drawn.min(self.reach);
+            let traffic = self.lab.await_traffic(&programs, rank, before, u64::from(wanted), limit)?;
+            let is_late = self.lab.are_done(&programs) && tries_left > 0 && !traffic.is_none();
+            if !is_late {
+                let node = rank.map(|rank| self.lab.name(rank));
+                self.did.moments.push(Moment { what, node, traffic });
+                return Ok(programs);
+            }
+            // What the program does in all, and sooner: that must be left of it which is in the way.
+            let done = u32::try_from(traffic.count()).unwrap_or(LATEST);
+            self.reach = (done.min(wanted) / 2).max(1);
+        }
+        Ok(Vec::new())
     }
 
     fn kill(&mut self) -> Result<(), Trouble> {
         for _ in 0..ROUNDS {
-            let programs = self.begin()?;
-            let (first, moment) = (self.node(), self.moment());
+            let first = self.node();
+            let programs = self.begin("kill", Some(first))?;
             self.lab.kill(programs.get(first), "the command")?;
-            // The other one may notice, and may not.
-            self.lab.pass(moment)?;
+            // The others may notice, and may not.
+            self.go_on(&programs, LEFT_ALONE)?;
             self.lab.kill(&programs, "the command")?;
         }
         // A program that was killed leaves nothing behind, if the command does not ask for what it left unread.
         if let Err(Trouble::Exit { .. } | Trouble::Hang(_)) = self.judged() {
-            self.note = Some(
+            self.did.note = Some(
                 "after programs were killed the command failed until the driver was bound anew".to_owned(),
             );
         }
         self.judged_anew()
     }
 
+    /// Lets programs go on until a moment that is drawn, but not for long: what they do may have come to its end.
+    fn go_on(&mut self, programs: &[Program], longest: Duration) -> Result<(), Trouble> {
+        let wanted = u64::from(self.moment());
+        let before = self.lab.traffic(None)?;
+        let deadline = Instant::now() + longest;
+        while Instant::now() < deadline && self.lab.traffic(None)?.since(before).count() < wanted {
+            if self.lab.left(programs).is_empty() {
+                break;
+            }
+            self.lab.pass(TRAFFIC_INTERVAL)?;
+        }
+        Ok(())
+    }
+
     fn rebind(&mut self) -> Result<(), Trouble> {
         for _ in 0..ROUNDS {
-            let programs = self.begin()?;
-            let node = self.node();
-            self.take_away(node)?;
+            let programs = self.begin_and_take_away()?;
             self.end(&programs)?;
         }
         self.judged_anew()
     }
 
-    /// Takes a card away from its driver for a moment that is drawn.
-    fn take_away(&mut self, node: usize) -> Result<(), Trouble> {
-        self.lab.unbind(&[node])?;
-        let moment = self.moment() / 8;
-        self.lab.pass(moment)?;
-        self.lab.bind(&[node])
+    /// Starts the command, and takes a card away from its driver at a moment that is drawn, until another one.
+    fn begin_and_take_away(&mut self) -> Result<Vec<Program>, Trouble> {
+        let node = self.node();
+        let unbind = self.lab.prepare_unbind(&[node])?;
+        let programs = self.begin("unbind", Some(node))?;
+        self.lab.unbind_prepared(&unbind)?;
+        self.go_on(&programs, TAKEN_AWAY)?;
+        self.lab.bind(&[node])?;
+        Ok(programs)
     }
 
     fn reload(&mut self) -> Result<(), Trouble> {
         let all: Vec<usize> = (0..self.lab.nodes()).collect();
         for _ in 0..ROUNDS {
-            let programs = self.begin()?;
+            let programs = self.begin("reload", None)?;
             self.lab.kill(&programs, "the command")?;
             self.lab.unload(&all)?;
             self.lab.load(&all)?;
@@ -181,13 +233,14 @@ impl<'l, 'r, 'c> Conduct<'l, 'r, 'c> {
         let faults = case::several_faults(|| random.below(2) == 0);
         self.lab.set_faults(&faults)?;
         for _ in 0..ROUNDS {
-            let programs = self.begin()?;
-            let node = self.node();
-            if self.random.below(2) == 0 {
+            let programs = if self.random.below(2) == 0 {
+                let node = self.node();
+                let programs = self.begin("kill", Some(node))?;
                 self.lab.kill(programs.get(node), "the command")?;
+                programs
             } else {
-                self.take_away(node)?;
-            }
+                self.begin_and_take_away()?
+            };
             self.end(&programs)?;
         }
         self.lab.set_faults(&DeviceFaults::default())?;
@@ -195,8 +248,8 @@ impl<'l, 'r, 'c> Conduct<'l, 'r, 'c> {
     }
 
     fn reboot(&mut self) -> Result<(), Trouble> {
-        let programs = self.begin()?;
         let node = self.node();
+        let programs = self.begin("reset", Some(node))?;
         self.lab.reset(node)?;
         self.end(&programs)?;
         self.judged_anew()

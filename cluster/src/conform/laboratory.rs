@@ -25,6 +25,8 @@ use crate::{
     },
 };
 
+use super::traffic::Traffic;
+
 /// The most that is kept of what a program says: its end.
 const KEPT_BYTES: usize = 4 * 1024;
 
@@ -51,8 +53,13 @@ done
 name=${device##*/}
 "#;
 
-/// Takes the card away from its driver, which is remembered.
+/// Between two readings of what cards have done.
+pub const TRAFFIC_INTERVAL: Duration = Duration::from_millis(2);
+
+/// Takes the card away from its driver, which is remembered; waits first until its standard input is closed, so that nothing has to be
+/// started at the moment at which it is to happen.
 const UNBIND: &str = r#"
+read -r go
 driver=$(readlink -f "$device/driver") || exit
 echo "$driver" >/run/niclab/unbound && echo "$name" >"$driver/unbind"
 "#;
@@ -70,6 +77,9 @@ const LOAD_OURS: &str = "modprobe niclab";
 
 /// Resets the guest, as a power button does that is held: no driver hears of it.
 const RESET: &str = "echo b >/proc/sysrq-trigger; sleep 60";
+
+/// The step in which a card is taken away from its driver.
+const UNBINDING: &str = "unbinding the driver";
 
 /// niclab's own module.
 pub const OURS: &str = "niclab";
@@ -118,6 +128,14 @@ pub struct Program {
     said: Arc<Mutex<Vec<u8>>>,
 }
 
+impl Program {
+    /// Closes its standard input.
+    fn release(&self) {
+        // A program whose agent is gone is over, which its follower hears as well.
+        let _ = self.sender.send(ToGuest::StdinEnd);
+    }
+}
+
 /// The cluster of a case.
 pub struct Laboratory<'a> {
     running: &'a mut RunningCluster,
@@ -144,12 +162,21 @@ impl<'a> Laboratory<'a> {
         time * self.running.plan().patience
     }
 
-    fn name(&self, rank: usize) -> String {
+    /// The name of a node.
+    #[must_use]
+    pub fn name(&self, rank: usize) -> String {
         self.running.plan().nodes.get(rank).map(|node| node.name.clone()).unwrap_or_default()
     }
 
     /// Starts a program on a node. One whose guest is gone is over at once.
     pub fn start(&mut self, rank: usize, argv: &[String]) -> Result<Program, Trouble> {
+        let program = self.start_with_input(rank, argv)?;
+        program.release();
+        Ok(program)
+    }
+
+    /// Starts a program whose standard input stays open until it is released.
+    fn start_with_input(&mut self, rank: usize, argv: &[String]) -> Result<Program, Trouble> {
         let number = self.next;
         self.next += 1;
         let said = Arc::new(Mutex::new(Vec::new()));
@@ -162,8 +189,6 @@ impl<'a> Laboratory<'a> {
             return Err(unanswered());
         };
         let sender = command.sender().clone();
-        // One whose agent is gone meanwhile is over, which its follower hears as well.
-        let _ = sender.send(ToGuest::StdinEnd);
         let (events, kept) = (self.running.sender(), Arc::clone(&said));
         thread::spawn(move || {
             let result = follow(&command, &kept).map_err(|error| error.to_string());
@@ -207,6 +232,41 @@ impl<'a> Laboratory<'a> {
             let ended = || numbers.iter().filter_map(|number| over.get(number));
             ended().count() == numbers.len() || ended().any(|result| *result != Ok(0))
         })
+    }
+
+    /// What the card of a node, or the cards of all of them, did since the daemon was started.
+    pub fn traffic(&self, rank: Option<usize>) -> Result<Traffic, MonitorError> {
+        let stats = monitor::stats(&self.running.plan().monitor_socket)?;
+        let is_asked = |number: usize| rank.is_none_or(|rank| rank == number);
+        let nodes = stats.nodes.iter().enumerate().filter(|(number, _)| is_asked(*number));
+        Ok(nodes.map(|(_, node)| Traffic::of(node)).sum())
+    }
+
+    /// Lets the programs go on until the card of a node, or the cards of all nodes, did `wanted` more things than `before`, until a program
+    /// failed or all are over, or until the limit. What the cards did until then.
+    pub fn await_traffic(
+        &mut self,
+        programs: &[Program],
+        rank: Option<usize>,
+        before: Traffic,
+        wanted: u64,
+        limit: Duration,
+    ) -> Result<Traffic, Trouble> {
+        let deadline = Instant::now() + limit;
+        loop {
+            let done = self.traffic(rank)?.since(before);
+            if done.count() >= wanted || Instant::now() >= deadline {
+                return Ok(done);
+            }
+            if self.wait(programs, TRAFFIC_INTERVAL)? {
+                return Ok(self.traffic(rank)?.since(before));
+            }
+        }
+    }
+
+    /// Whether all of the programs came to a good end.
+    pub fn are_done(&self, programs: &[Program]) -> bool {
+        programs.iter().all(|program| self.over.get(&program.number) == Some(&Ok(0)))
     }
 
     fn is_over(&self, program: &Program) -> bool {
@@ -255,19 +315,29 @@ impl<'a> Laboratory<'a> {
 
     /// Runs a script at the same time on these nodes, and waits until it has ended everywhere.
     fn script(&mut self, ranks: &[usize], step: &str, script: &str, words: &[String]) -> Result<(), Trouble> {
+        let prepared = self.prepare(ranks, script, words)?;
+        self.carry_out(&prepared, step)
+    }
+
+    /// Starts a script at the same time on these nodes, with its standard input open.
+    fn prepare(&mut self, ranks: &[usize], script: &str, words: &[String]) -> Result<Vec<Program>, Trouble> {
         let fixed = ["sh", "-c", script, "sh"].map(str::to_owned);
         let argv: Vec<String> = fixed.into_iter().chain(words.iter().cloned()).collect();
-        let programs: Vec<Program> =
-            ranks.iter().map(|&rank| self.start(rank, &argv)).collect::<Result<_, _>>()?;
-        let is_over = self.wait(&programs, self.patient(STEP))?;
-        match self.failed(&programs) {
+        ranks.iter().map(|&rank| self.start_with_input(rank, &argv)).collect()
+    }
+
+    /// Closes the standard inputs of scripts, and waits until they have ended everywhere.
+    fn carry_out(&mut self, programs: &[Program], step: &str) -> Result<(), Trouble> {
+        programs.iter().for_each(Program::release);
+        let is_over = self.wait(programs, self.patient(STEP))?;
+        match self.failed(programs) {
             Some(Trouble::Exit { node, said, .. }) => {
                 Err(Trouble::Step { step: format!("{step} on {node}"), said })
             }
             Some(trouble) => Err(trouble),
             None if is_over => Ok(()),
             None => {
-                let nodes = self.left(&programs).join(", ");
+                let nodes = self.left(programs).join(", ");
                 Err(Trouble::Hang(format!(
                     "{step} on {nodes} takes more than {} s",
                     self.patient(STEP).as_secs()
@@ -278,7 +348,18 @@ impl<'a> Laboratory<'a> {
 
     /// Takes the cards of these nodes away from their drivers.
     pub fn unbind(&mut self, ranks: &[usize]) -> Result<(), Trouble> {
-        self.script(ranks, "unbinding the driver", &format!("{CARD}{UNBIND}"), &[])
+        let prepared = self.prepare_unbind(ranks)?;
+        self.unbind_prepared(&prepared)
+    }
+
+    /// Gets ready to take the cards of these nodes away from their drivers.
+    pub fn prepare_unbind(&mut self, ranks: &[usize]) -> Result<Vec<Program>, Trouble> {
+        self.prepare(ranks, &format!("{CARD}{UNBIND}"), &[])
+    }
+
+    /// Takes the cards away for which this is prepared.
+    pub fn unbind_prepared(&mut self, prepared: &[Program]) -> Result<(), Trouble> {
+        self.carry_out(prepared, UNBINDING)
     }
 
     /// Gives them back.

@@ -5,6 +5,7 @@
 //! * [`conduct`]: what is done in each case;
 //! * [`series`]: several seeds of an unkind device in one boot;
 //! * [`findings`]: what others than the command see of a driver;
+//! * [`traffic`]: what the cards did for it, without which a case has tried nothing;
 //! * [`verdict`]: what became of them, as data.
 //!
 //! Each case has a cluster of its own, which comes out of a template: none knows of what another did, but for seeds that are asked for in
@@ -15,6 +16,7 @@ pub mod conduct;
 pub mod findings;
 pub mod laboratory;
 mod series;
+pub mod traffic;
 pub mod verdict;
 
 use std::{
@@ -31,9 +33,10 @@ use niclab_spec::{Cluster, ClusterName, GuestKernel, RuleChecking};
 
 use self::{
     case::{Case, Kind},
-    conduct::Conduct,
+    conduct::{Conduct, Did},
     laboratory::{Laboratory, OURS, Trouble},
     series::Series,
+    traffic::{Moment, Traffic},
     verdict::{CONFORMANCE_VERSION, Conformance, Named, Verdict},
 };
 use crate::{
@@ -53,6 +56,8 @@ pub const FAILED: u8 = 1;
 pub const WRONG_USE: u8 = 2;
 /// Exit code: a case could not be run.
 pub const NOT_RUN: u8 = 3;
+/// Exit code: nothing was found, and a case tried nothing: its cards did nothing that it could have disturbed.
+pub const NOT_EXERCISED: u8 = 4;
 
 /// Messages over niclab's own driver, whatever the card: there and back with sleeping receivers, and as fast as they go.
 const OWN_WORKLOAD: [&str; 6] = ["niclab-perf", "demo", "--poll", "block", "--timeout", "20"];
@@ -265,24 +270,31 @@ fn one(request: &Request<'_>, case: Case, root: &RuntimeRoot) -> Result<Found, H
         Ok(booted) => booted,
         Err(failed) => return Found::of(Err(failed)),
     };
+    let mut did = Did::default();
     let result = booted.bring_up().and_then(|()| {
         let mut laboratory = Laboratory::new(&mut booted.running);
-        Conduct::new(&mut laboratory, case, request.commands.of(case.kind), booted.limit).carry_out(case.kind)
+        let command = request.commands.of(case.kind);
+        let (done, result) =
+            Conduct::new(&mut laboratory, case, command, booted.limit).carry_out(case.kind);
+        did = done;
+        result
     });
     // A guest that hangs or is gone is not asked: what it said stands on its console.
     let is_answering = !matches!(result, Err(Trouble::Ended(_) | Trouble::Hang(_)));
     let mut named = findings::of(&mut booted.running, is_answering);
+    let seen = findings::activity(&booted.running);
     let found = Found::of(result.map_err(|trouble| of_trouble(trouble, booted.has_own)));
     let is_found = !named.is_empty() || found.as_ref().is_ok_and(|found| !found.named.is_empty());
     let consoles = if is_found { booted.running.keep_consoles() } else { None };
     booted.running.shut_down(false);
-    let found = found?;
-    if found.not_run.is_some() {
-        return Ok(found);
-    }
-    named.extend(found.named);
-    let note = found.note.filter(|_| named.is_empty());
-    Ok(Found { named, note, consoles, ..Found::default() })
+    let of_command = found?;
+    named.extend(of_command.named);
+    // What was found is worth more than why nothing more could be.
+    let not_run = of_command.not_run.filter(|_| named.is_empty());
+    let not_exercised = seen.not_exercised(case.kind, &did.moments);
+    let note = did.note.filter(|_| named.is_empty());
+    let (traffic, moments) = (seen.traffic, did.moments);
+    Ok(Found { named, note, not_run, not_exercised, traffic, moments, consoles, ..Found::default() })
 }
 
 fn not_run(error: impl Display) -> Failed {
@@ -295,14 +307,18 @@ struct Found {
     named: Vec<Named>,
     note: Option<String>,
     not_run: Option<String>,
+    /// Why nothing was tried, where nothing else is wrong.
+    not_exercised: Option<String>,
+    traffic: Traffic,
+    moments: Vec<Moment>,
     unkind: BTreeMap<String, u64>,
     consoles: Option<PathBuf>,
 }
 
 impl Found {
-    fn of(outcome: Result<Option<String>, Failed>) -> Result<Self, Halt> {
+    fn of(outcome: Result<(), Failed>) -> Result<Self, Halt> {
         match outcome {
-            Ok(note) => Ok(Self { note, ..Self::default() }),
+            Ok(()) => Ok(Self::default()),
             Err(Failed::Driver(named)) => Ok(Self { named, ..Self::default() }),
             Err(Failed::NotRun(why)) => Ok(Self { not_run: Some(why), ..Self::default() }),
             Err(Failed::Halt(halt)) => Err(halt),
@@ -310,8 +326,9 @@ impl Found {
     }
 
     fn verdict(self, case: Case, wall: Duration, repeat: String) -> Verdict {
-        let Self { named, note, not_run, unkind, consoles } = self;
-        let passed = named.is_empty() && not_run.is_none();
+        let Self { named, note, not_run, not_exercised, traffic, moments, unkind, consoles } = self;
+        let not_exercised = not_exercised.filter(|_| named.is_empty() && not_run.is_none());
+        let passed = named.is_empty() && not_run.is_none() && not_exercised.is_none();
         let wall_s = wall.as_secs_f64();
         let (seed, watched) = (case.seed, case.is_watched);
         Verdict {
@@ -323,6 +340,9 @@ impl Found {
             note,
             not_run,
             consoles,
+            not_exercised,
+            traffic,
+            moments,
             wall_s,
             unkind,
             booted_with: None,
@@ -418,8 +438,11 @@ mod tests {
         assert!(of(Found { note: Some("n".into()), ..Found::default() }).passed);
         let hang = Named::Hang { what: "x".into() };
         let failed = of(Found { named: vec![hang.clone()], ..Found::default() });
-        assert_eq!((failed.passed, &failed.named, failed.not_run.is_some()), (false, &vec![hang], false));
+        assert_eq!((failed.passed, &failed.named, failed.not_run.is_some()), (false, &vec![hang.clone()], false));
         let neither = of(Found { not_run: Some("no memory".into()), ..Found::default() });
         assert_eq!((neither.passed, neither.named.len(), neither.not_run.is_some()), (false, 0, true));
+        let idle = |named| of(Found { not_exercised: Some("nothing".into()), named, ..Found::default() });
+        assert!(!idle(Vec::new()).passed && idle(Vec::new()).not_exercised.is_some());
+        assert_eq!(idle(vec![hang]).not_exercised, None, "a failure is worth more");
     }
 }

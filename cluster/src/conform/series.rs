@@ -16,9 +16,10 @@ use super::{
     Booted, Found, Halt, Request,
     case::Case,
     conduct::Conduct,
-    findings,
+    findings::{self, Activity},
     laboratory::{Laboratory, Trouble},
     of_trouble,
+    traffic::Traffic,
     verdict::{Named, Verdict},
 };
 use crate::host::runtime::RuntimeRoot;
@@ -35,8 +36,9 @@ pub(super) struct Series<'a, 'r> {
     cases: &'a [Case],
     /// Those that passed since guests were asked.
     unasked: Vec<Done>,
-    /// How often each kind of unkindness had happened behind the last seed.
+    /// How often each kind of unkindness had happened behind the last seed, and what the cards had done.
     unkind_before: Counts,
+    traffic_before: Traffic,
     /// Is told what became of each.
     on_verdict: &'a mut dyn FnMut(Verdict),
 }
@@ -49,6 +51,8 @@ struct Done {
     wall: Duration,
     /// How often each kind of unkindness happened meanwhile.
     unkind: Counts,
+    /// What the cards did meanwhile.
+    traffic: Traffic,
 }
 
 /// What was found behind a seed.
@@ -73,7 +77,7 @@ impl<'a, 'r> Series<'a, 'r> {
         cases: &'a [Case],
         on_verdict: &'a mut dyn FnMut(Verdict),
     ) -> Self {
-        Self { request, cases, unasked: Vec::new(), unkind_before: Counts::new(), on_verdict }
+        Self { request, cases, unasked: Vec::new(), unkind_before: Counts::new(), traffic_before: Traffic::default(), on_verdict }
     }
 
     /// Carries them out, up to the first that is not passed; how many that were.
@@ -84,7 +88,8 @@ impl<'a, 'r> Series<'a, 'r> {
             Ok(booted) => booted,
             Err(failed) => {
                 let found = Found::of(Err(failed))?;
-                self.tell(Done { case: first, wall: begin.elapsed(), unkind: Counts::new() }, found);
+                let (unkind, traffic) = (Counts::new(), Traffic::default());
+                self.tell(Done { case: first, wall: begin.elapsed(), unkind, traffic }, found);
                 return Ok(1);
             }
         };
@@ -99,7 +104,8 @@ impl<'a, 'r> Series<'a, 'r> {
                     break;
                 }
             };
-            let over = Done { case, wall: begin.elapsed(), unkind: self.unkind_since(&booted) };
+            let (unkind, traffic) = self.since_the_last(&booted);
+            let over = Done { case, wall: begin.elapsed(), unkind, traffic };
             if !seen.is_passed() {
                 let consoles = if seen.named.is_empty() { None } else { booted.running.keep_consoles() };
                 self.end(over, seen, consoles);
@@ -116,15 +122,16 @@ impl<'a, 'r> Series<'a, 'r> {
         done
     }
 
-    /// How often each kind of unkindness happened since this was last asked.
-    fn unkind_since(&mut self, booted: &Booted) -> Counts {
-        let now = findings::unkind(&booted.running);
+    /// How often each kind of unkindness happened since this was last asked, and what the cards did.
+    fn since_the_last(&mut self, booted: &Booted) -> (Counts, Traffic) {
+        let Activity { unkind: now, traffic, .. } = findings::activity(&booted.running);
+        let traffic_before = std::mem::replace(&mut self.traffic_before, traffic);
         let before = std::mem::replace(&mut self.unkind_before, now.clone());
         let since = |(kind, count): (String, u64)| {
             let count = count.wrapping_sub(before.get(&kind).copied().unwrap_or(0));
             (count > 0).then_some((kind, count))
         };
-        now.into_iter().filter_map(since).collect()
+        (now.into_iter().filter_map(since).collect(), traffic.since(traffic_before))
     }
 
     /// One seed, and what was found behind it.
@@ -138,8 +145,8 @@ impl<'a, 'r> Series<'a, 'r> {
         // A guest that hangs or is gone is not asked.
         let is_answering = !matches!(result, Err(Trouble::Ended(_) | Trouble::Hang(_)));
         let of_command =
-            Found::of(result.map(|()| None).map_err(|trouble| of_trouble(trouble, booted.has_own)))?;
-        let mut named = findings::seen(&booted.running);
+            Found::of(result.map_err(|trouble| of_trouble(trouble, booted.has_own)))?;
+        let mut named = findings::seen(&mut booted.running, is_answering);
         let is_watched = booted.running.plan().watching.is_some();
         let is_due = is_last || self.unasked.len() + 1 >= SEEDS_A_LOOK;
         let is_found = !named.is_empty() || !of_command.named.is_empty();
@@ -176,8 +183,9 @@ impl<'a, 'r> Series<'a, 'r> {
         }
     }
 
-    fn tell(&mut self, Done { case, wall, unkind }: Done, found: Found) {
-        let found = Found { unkind, ..found };
+    fn tell(&mut self, Done { case, wall, unkind, traffic }: Done, found: Found) {
+        let not_exercised = Activity { traffic, ..Activity::default() }.not_exercised(case.kind, &[]);
+        let found = Found { unkind, traffic, not_exercised, ..found };
         let mut verdict = found.verdict(case, wall, (self.request.repeat)(&case, 1));
         let first = self.cases.first().map_or(case.seed, |first| first.seed);
         if case.seed != first {

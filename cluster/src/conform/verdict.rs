@@ -4,10 +4,13 @@ use std::{collections::BTreeMap, fmt, path::PathBuf};
 
 use serde::Serialize;
 
-use super::case::Kind;
+use super::{
+    case::Kind,
+    traffic::{Moment, Traffic},
+};
 
 /// The version of [`Conformance`].
-pub const CONFORMANCE_VERSION: u32 = 1;
+pub const CONFORMANCE_VERSION: u32 = 2;
 
 /// What named something that a driver did wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -161,6 +164,14 @@ pub struct Verdict {
     /// The folder in which the consoles of all nodes are kept, where something was found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub consoles: Option<PathBuf>,
+    /// Why the case tried nothing, though nothing was found: then it is neither passed nor failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_exercised: Option<String>,
+    /// What the cards of all nodes did meanwhile.
+    pub traffic: Traffic,
+    /// The moments at which something was done to the driver.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub moments: Vec<Moment>,
     /// Wall time that it took, in seconds.
     pub wall_s: f64,
     /// How often each kind of unkindness happened meanwhile, at all nodes together, where several seeds have one boot.
@@ -205,7 +216,13 @@ impl Conformance {
     /// How many cases failed.
     #[must_use]
     pub fn failed(&self) -> usize {
-        self.cases.iter().filter(|case| !case.passed && case.not_run.is_none()).count()
+        self.cases.iter().filter(|case| !case.named.is_empty()).count()
+    }
+
+    /// How many tried nothing.
+    #[must_use]
+    pub fn not_exercised(&self) -> usize {
+        self.cases.iter().filter(|case| case.not_exercised.is_some()).count()
     }
 
     /// How many could not be carried out.

@@ -60,20 +60,20 @@
 /* Descriptors of each virtqueue; `vq_size` on QEMU's command line. */
 #define NICLAB_QUEUE_SIZE 256U
 
-/* Requests and replies, [`control`]. */
+/* Requests and replies, [`control`]. Interrupts for each reply. */
 #define NICLAB_QUEUE_CONTROL 0U
 
-/* Buffers that the device fills with an [`event::Event`] each; the only queue that interrupts. */
+/* Buffers that the device fills with an [`event::Event`] each. Interrupts for each event. */
 #define NICLAB_QUEUE_EVENT 1U
 
-/* Transmit descriptor ring of the models that send by descriptor; the others leave it idle. */
+/* Transmit descriptor ring of the models that send by descriptor; the others leave it idle. Interrupts for chains that come back. */
 #define NICLAB_QUEUE_TRANSMIT 2U
 
-/* Receive descriptor ring of the models that receive by descriptor; the others leave it idle. */
+/* Receive descriptor ring of the models that receive by descriptor; the others leave it idle. Interrupts for chains that come back. */
 #define NICLAB_QUEUE_RECEIVE 3U
 
 /*
- * Never holds a descriptor: its notify register, which has a page of its own, is the doorbell of all requester and
+ * Never holds a descriptor and never interrupts: its notify register, which has a page of its own, is the doorbell of all requester and
  * completer pages, mapped into user programs.
  */
 #define NICLAB_QUEUE_DOORBELL 4U
@@ -738,7 +738,10 @@ struct niclab_port_open {
 	/* Guest-physical address of the first slice, aligned to 8 bytes. */
 	__u64 slices_address;
 
-	/* Guest-physical address of the [`crate::receive::StatusLine`], aligned to 64 bytes. */
+	/*
+	 * Guest-physical address of the [`crate::receive::StatusLine`], aligned to 64 bytes; with
+	 * [`crate::config::FEATURE_LISTS`] that of a page, aligned to [`crate::PAGE_BYTES`].
+	 */
 	__u64 status_address;
 
 	/* Share of the requester's FIFO memory in 64-bit words or zero for an equal share. */

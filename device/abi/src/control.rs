@@ -87,7 +87,8 @@ layout! {
         pub slices: u32,
         /// Guest-physical address of the first slice, aligned to 8 bytes.
         pub slices_address: u64,
-        /// Guest-physical address of the [`crate::receive::StatusLine`], aligned to 64 bytes.
+        /// Guest-physical address of the [`crate::receive::StatusLine`], aligned to 64 bytes; with
+        /// [`crate::config::FEATURE_LISTS`] that of a page, aligned to [`crate::PAGE_BYTES`].
         pub status_address: u64,
         /// Share of the requester's FIFO memory in 64-bit words or zero for an equal share.
         pub fifo_words: u32,

@@ -57,15 +57,15 @@ pub const QUEUES: u32 = 5;
 /// Descriptors of each virtqueue; `vq_size` on QEMU's command line.
 pub const QUEUE_SIZE: u32 = 256;
 
-/// Requests and replies, [`control`].
+/// Requests and replies, [`control`]. Interrupts for each reply.
 pub const QUEUE_CONTROL: u32 = 0;
-/// Buffers that the device fills with an [`event::Event`] each; the only queue that interrupts.
+/// Buffers that the device fills with an [`event::Event`] each. Interrupts for each event.
 pub const QUEUE_EVENT: u32 = 1;
-/// Transmit descriptor ring of the models that send by descriptor; the others leave it idle.
+/// Transmit descriptor ring of the models that send by descriptor; the others leave it idle. Interrupts for chains that come back.
 pub const QUEUE_TRANSMIT: u32 = 2;
-/// Receive descriptor ring of the models that receive by descriptor; the others leave it idle.
+/// Receive descriptor ring of the models that receive by descriptor; the others leave it idle. Interrupts for chains that come back.
 pub const QUEUE_RECEIVE: u32 = 3;
-/// Never holds a descriptor: its notify register, which has a page of its own, is the doorbell of all requester and
+/// Never holds a descriptor and never interrupts: its notify register, which has a page of its own, is the doorbell of all requester and
 /// completer pages, mapped into user programs.
 pub const QUEUE_DOORBELL: u32 = 4;
 

@@ -371,7 +371,8 @@ const SENDING_AND_RECEIVING: &[Rule] = &[
         why: "Without one causes wait, and are merged.",
         mend: "Add each buffer again where its event was read, and notify where all had been used up.",
         check: Check::No(
-            "a driver that was not given the processor yet looks the same; `events_merged` counts what waited",
+            "a driver that was not given the processor yet looks the same; `events_merged` counts what waited, and `niclab conform` \
+             names the rule where events wait on 10 s after the end of its command",
         ),
     },
     Rule {
@@ -405,10 +406,12 @@ const OF_MODELS: &[Rule] = &[
     Rule {
         name: "command-fields",
         section: 10,
-        must: "Leave zero what a command does not use.",
+        must: "Leave zero what a command does not use of words 0 to 9, and give its fields values that there are.",
         why: "The device refuses the command.",
         mend: "Zero all words of the slot, then fill in the command's.",
-        check: Check::No("the command's own event says so: `EVENT_REFUSED`"),
+        check: Check::Live(
+            "the event of a command is `EVENT_REFUSED`, with `RESULT_BAD_VALUE` or `RESULT_BAD_COMMAND`",
+        ),
     },
     Rule {
         name: "region-extents",

@@ -471,6 +471,7 @@ fn card_figures(card: &Card) -> NodeFigures {
         suppressed_interrupts: card.events.suppressed,
         events_merged: model.events_merged,
         control_refused: model.control_refused,
+        events_waiting: card.events.waiting(),
         ports: port_figures(card),
         nic_counts: nic_counts(&*card.nic),
         violations: named(violations.chain(of_shell)),

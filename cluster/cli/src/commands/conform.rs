@@ -6,8 +6,9 @@ use anyhow::Result;
 use niclab_cluster::{
     boot::prepare,
     conform::{
-        self, Commands, FAILED, NOT_RUN, PASSED, Request, WRONG_USE,
+        self, Commands, FAILED, NOT_EXERCISED, NOT_RUN, PASSED, Request, WRONG_USE,
         case::{Case, Choice, Kind},
+        traffic::Traffic,
         verdict::{Conformance, Verdict},
     },
     host::exit_code,
@@ -96,16 +97,28 @@ fn code(conformance: &Conformance) -> u8 {
         (Some(signal), ..) => u8::try_from(exit_code::of_signal(signal)).unwrap_or(exit_code::OWN_FAILURE),
         (None, _, 1..) => NOT_RUN,
         (None, 1.., 0) => FAILED,
+        (None, 0, 0) if conformance.not_exercised() > 0 => NOT_EXERCISED,
         (None, 0, 0) => PASSED,
     }
 }
 
 /// What became of a case, in a few words.
 fn outcome(verdict: &Verdict) -> String {
-    match (verdict.named.first(), &verdict.not_run) {
-        (Some(named), _) => format!("FAILED, {}", first_line(&named.to_string())),
-        (None, Some(_)) => "NOT RUN".to_owned(),
-        (None, None) => "passed".to_owned(),
+    let word = word(verdict);
+    match verdict.named.first() {
+        Some(named) => format!("{word}, {}", first_line(&named.to_string())),
+        None if verdict.passed => format!("{word} ({})", verdict.traffic),
+        None => word.to_owned(),
+    }
+}
+
+/// What became of a case, in a word.
+const fn word(verdict: &Verdict) -> &'static str {
+    match (verdict.passed, &verdict.not_run, &verdict.not_exercised) {
+        (true, ..) => "passed",
+        (false, Some(_), _) => "NOT RUN",
+        (false, None, Some(_)) => "NOT EXERCISED",
+        (false, None, None) => "FAILED",
     }
 }
 
@@ -115,7 +128,7 @@ fn first_line(text: &str) -> String {
 
 /// One table, and behind it, of what did not pass, what was said and how to have it again.
 fn text(conformance: &Conformance) -> String {
-    let mut rows = vec![["case", "seed", "outcome", "named by", "wall s"].map(str::to_owned).to_vec()];
+    let mut rows = vec![["case", "seed", "outcome", "named by", "traffic", "wall s"].map(str::to_owned).to_vec()];
     let mut left = &conformance.cases[..];
     while let Some((verdict, others)) = left.split_first() {
         let more = others.iter().take_while(|other| is_as(other, verdict)).count();
@@ -139,9 +152,13 @@ fn text(conformance: &Conformance) -> String {
         if let Some(folder) = &verdict.consoles {
             let _ = writeln!(text, "  consoles of all nodes: {}", folder.display());
         }
-        if let Some(why) = &verdict.not_run {
+        for why in [&verdict.not_run, &verdict.not_exercised].into_iter().flatten() {
             let _ = writeln!(text, "  {why}");
         }
+    }
+    for verdict in conformance.cases.iter().filter(|verdict| !verdict.moments.is_empty()) {
+        let moments: Vec<String> = verdict.moments.iter().map(ToString::to_string).collect();
+        let _ = writeln!(text, "\n{}, seed {}: {}", verdict.label(), verdict.seed, moments.join("; "));
     }
     for verdict in &conformance.cases {
         if let Some(note) = &verdict.note {
@@ -149,10 +166,11 @@ fn text(conformance: &Conformance) -> String {
         }
     }
     let (failed, not_run) = (conformance.failed(), conformance.not_run());
-    let passed = conformance.cases.len() - failed - not_run;
+    let passed = conformance.cases.iter().filter(|case| case.passed).count();
+    let not_exercised = conformance.not_exercised();
     let _ = writeln!(
         text,
-        "\n{} over {}: {passed} passed, {failed} failed, {not_run} not run",
+        "\n{} over {}: {passed} passed, {failed} failed, {not_exercised} not exercised, {not_run} not run",
         conformance.driver, conformance.nic
     );
     text
@@ -167,17 +185,14 @@ fn is_as(other: &Verdict, before: &Verdict) -> bool {
 
 /// A line of the table: of a case, and of others that went the same way.
 fn row(verdict: &Verdict, same: &[Verdict]) -> Vec<String> {
-    let word = match (verdict.passed, &verdict.not_run) {
-        (true, _) => "passed",
-        (false, None) => "FAILED",
-        (false, Some(_)) => "NOT RUN",
-    };
     let named: Vec<String> = verdict.named.iter().map(|named| first_line(&named.to_string())).collect();
     let seeds = same
         .last()
         .map_or_else(|| verdict.seed.to_string(), |last| format!("{} to {}", verdict.seed, last.seed));
     let wall_s: f64 = verdict.wall_s + same.iter().map(|verdict| verdict.wall_s).sum::<f64>();
-    vec![verdict.label(), seeds, word.to_owned(), named.join("; "), format!("{wall_s:.1}")]
+    let traffic: Traffic = same.iter().map(|verdict| verdict.traffic).sum::<Traffic>() + verdict.traffic;
+    let outcome = word(verdict).to_owned();
+    vec![verdict.label(), seeds, outcome, named.join("; "), traffic.to_string(), format!("{wall_s:.1}")]
 }
 
 /// The command line, with this case alone, or with so many seeds from its own on.
@@ -224,7 +239,7 @@ fn quoted(word: &str) -> String {
 mod tests {
     use std::collections::BTreeMap;
 
-    use niclab_cluster::conform::{case::Kind, verdict::Named};
+    use niclab_cluster::conform::{case::Kind, traffic::Moment, verdict::Named};
 
     use super::*;
 
@@ -238,6 +253,9 @@ mod tests {
             note: None,
             not_run,
             consoles: None,
+            not_exercised: None,
+            traffic: Traffic::default(),
+            moments: Vec::new(),
             wall_s: 1.25,
             unkind: BTreeMap::new(),
             booted_with: None,
@@ -312,14 +330,15 @@ mod tests {
         let text = text(&of(cases));
         let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         let lines: Vec<Vec<String>> = text.lines().take(5).map(words).collect();
-        assert_eq!(lines[1], ["unkind", "1", "to", "3", "passed", "3.8"], "{text}");
+        assert_eq!(lines[1][..5], ["unkind", "1", "to", "3", "passed"], "{text}");
+        assert_eq!(lines[1].last().map(String::as_str), Some("3.8"), "{text}");
         assert_eq!(
             (&lines[2][1], &lines[3][1], &lines[4][1]),
             (&"4".into(), &"5".into(), &"6".into()),
             "{text}"
         );
         assert!(text.contains("needs them: niclab conform --case unkind --from 1 --seeds 4\n"), "{text}");
-        assert!(text.ends_with("5 passed, 1 failed, 0 not run\n"), "{text}");
+        assert!(text.ends_with("5 passed, 1 failed, 0 not exercised, 0 not run\n"), "{text}");
     }
 
     #[test]
@@ -329,6 +348,24 @@ mod tests {
         assert_eq!(code(&of(vec![verdict(Vec::new(), None), verdict(hang(), None)])), FAILED);
         assert_eq!(code(&of(vec![verdict(hang(), None), verdict(Vec::new(), Some("y".into()))])), NOT_RUN);
         assert_eq!(code(&Conformance { ended_by_signal: Some(2), ..of(Vec::new()) }), 130);
+        assert_eq!(code(&of(vec![verdict(Vec::new(), None), idle()])), NOT_EXERCISED);
+        assert_eq!(code(&of(vec![idle(), verdict(hang(), None)])), FAILED);
+    }
+
+    /// A case that tried nothing.
+    fn idle() -> Verdict {
+        let moments = vec![Moment { what: "unbind", node: Some("node1".into()), traffic: Traffic::default() }];
+        let not_exercised = Some("nothing came before any unbind".to_owned());
+        Verdict { passed: false, not_exercised, moments, ..verdict(Vec::new(), None) }
+    }
+
+    #[test]
+    fn a_case_that_tried_nothing_is_shown_with_its_moments() {
+        let text = text(&of(vec![idle()]));
+        assert!(text.lines().nth(1).is_some_and(|line| line.contains("NOT EXERCISED")), "{text}");
+        assert!(text.contains("  nothing came before any unbind\n"), "{text}");
+        assert!(text.contains("rebind, seed 3: unbind of node1 after 0 sent, 0 received, 0 events\n"), "{text}");
+        assert!(text.ends_with("0 passed, 0 failed, 1 not exercised, 0 not run\n"), "{text}");
     }
 
     #[test]
@@ -365,7 +402,7 @@ mod tests {
         assert!(lines[2].contains("FAILED") && lines[2].contains("exit code 7 on node1"), "{text}");
         assert!(text.contains("again: niclab conform --case rebind --from 3"), "{text}");
         assert!(
-            text.contains("    received 2\n") && text.ends_with("1 passed, 1 failed, 0 not run\n"),
+            text.contains("    received 2\n") && text.ends_with("1 passed, 1 failed, 0 not exercised, 0 not run\n"),
             "{text}"
         );
     }

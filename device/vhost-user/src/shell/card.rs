@@ -661,15 +661,17 @@ impl Card {
         self.nic.handle(at, Input::DmaData { token, bytes, is_whole }, bus);
     }
 
-    /// Holds driver and programs to the manual's rules from now on, or does not. What they have broken stays; `new` is an empty book.
-    pub fn set_rules(&mut self, new: Option<Book>) {
+    /// Holds driver and programs to the manual's rules from now on, or does not. What they have broken stays; `new` is an empty book;
+    /// `features` are those of the card's configuration space.
+    pub fn set_rules(&mut self, new: Option<Book>, features: u64) {
         if new.is_some() == self.rules.is_some() {
             return;
         }
         match (new, self.rules.take()) {
             (Some(new), _) => {
                 let book = self.broken_before.take().unwrap_or(new);
-                self.rules = Some(Box::new(Rules::begin(book, &self.pages, &self.open, self.is_running)));
+                let rules = Rules::begin(book, &self.pages, &self.open, self.is_running, features);
+                self.rules = Some(Box::new(rules));
             }
             (None, rules) => self.broken_before = rules.map(|rules| rules.end()),
         }

@@ -137,6 +137,11 @@ impl Events {
         self.aside = None;
     }
 
+    /// Events that wait for a buffer.
+    pub fn waiting(&self) -> u64 {
+        self.waiting.values().fold(0, |sum, count| sum.saturating_add(*count))
+    }
+
     /// All interrupts raised.
     pub fn raised_total(&self) -> u64 {
         self.raised.values().sum()

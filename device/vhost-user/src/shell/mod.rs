@@ -126,8 +126,9 @@ impl Shell {
 
     /// Holds drivers and programs to the manual's rules from now on, or does not.
     pub fn set_rules(&self, world: &mut World<'_>, is_on: bool) {
-        for (_, node) in world.nodes.iter_mut() {
-            node.card.set_rules(is_on.then(|| Book::new(&self.alarm, self.started)));
+        for (number, node) in world.nodes.iter_mut() {
+            let features = self.nodes.get(number).map_or(0, |info| info.config.features);
+            node.card.set_rules(is_on.then(|| Book::new(&self.alarm, self.started)), features);
         }
     }
 

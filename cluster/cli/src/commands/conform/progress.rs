@@ -68,7 +68,7 @@ impl Progress {
 mod tests {
     use std::collections::BTreeMap;
 
-    use niclab_cluster::conform::verdict::Named;
+    use niclab_cluster::conform::{traffic::Traffic, verdict::Named};
 
     use super::*;
 
@@ -83,6 +83,9 @@ mod tests {
             note: None,
             not_run: None,
             consoles: None,
+            not_exercised: None,
+            traffic: Traffic::default(),
+            moments: Vec::new(),
             wall_s: 0.5,
             unkind: BTreeMap::new(),
             booted_with: None,
@@ -101,7 +104,7 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "1 of 14: plain, seed 1: passed, 0.5 s",
+                "1 of 14: plain, seed 1: passed (0 sent, 0 received, 0 events), 0.5 s",
                 "11 of 14: unkind, seeds 1 to 10: passed, 5.0 s",
                 "12 of 14: unkind, seed 11: passed, 0.5 s",
                 "13 of 14: unkind, seed 12: FAILED, hang: x, 0.5 s",

@@ -92,8 +92,13 @@ pub struct PortMemory {
 /// What the device stores into it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stored {
-    /// So many slices.
-    Slices(u64),
+    /// Slices.
+    Slices {
+        /// How many were completed.
+        count: u64,
+        /// The status word of the last of them.
+        last_status: Option<u64>,
+    },
     /// The status line.
     Status(StatusLine),
 }
@@ -151,7 +156,10 @@ impl PortMemory {
             self.slices.store(address, words);
             let (first, count) = part;
             let of_slice = |words: usize| (words + SLICE_WORDS - 1 - SLICE_STATUS_WORD) / SLICE_WORDS;
-            return Some((changed, Stored::Slices((of_slice(first + count) - of_slice(first)) as u64)));
+            let (before, behind) = (of_slice(first), of_slice(first + count));
+            let last = behind.checked_sub(1).filter(|_| behind > before).map(|slice| slice * SLICE_WORDS);
+            let last_status = last.and_then(|slice| self.slices.words.get(slice + SLICE_STATUS_WORD).copied());
+            return Some((changed, Stored::Slices { count: (behind - before) as u64, last_status }));
         }
         let part = self.status.part(address, bytes)?;
         let changed = self.status.take_changed(memory, part);
@@ -191,6 +199,10 @@ mod tests {
         .unwrap()
     }
 
+    const fn slices(count: u64, last_status: Option<u64>) -> Stored {
+        Stored::Slices { count, last_status }
+    }
+
     #[test]
     fn slices_and_status_lines_are_told_apart_and_counted() {
         let (_table, memory) = memory();
@@ -200,10 +212,10 @@ mod tests {
             memory.store_words(address, words).unwrap();
             found
         };
-        assert_eq!(write(0x1000, &[1; SLICE_WORDS]), Some((None, Stored::Slices(1))));
-        assert_eq!(write(0x1000 + 88 + 8 * 7, &[1; 4]), Some((None, Stored::Slices(1))));
-        assert_eq!(write(0x1000, &[2; SLICE_WORDS - 1]), Some((None, Stored::Slices(0))));
-        assert_eq!(write(0x1000 + 8 * 10, &[3; 12]), Some((None, Stored::Slices(2))));
+        assert_eq!(write(0x1000, &[1; SLICE_WORDS]), Some((None, slices(1, Some(1)))));
+        assert_eq!(write(0x1000 + 88 + 8 * 7, &[1; 4]), Some((None, slices(1, Some(1)))));
+        assert_eq!(write(0x1000, &[2; SLICE_WORDS - 1]), Some((None, slices(0, None))));
+        assert_eq!(write(0x1000 + 8 * 10, &[3; 12]), Some((None, slices(2, Some(3)))));
         let told = Stored::Status(StatusLine { launched: 9, notified: 4, ..StatusLine::default() });
         assert_eq!(write(0x2000, &[9, 4]), Some((None, told)));
         assert_eq!(write(0x3000, &[9, 4]), None);
@@ -216,7 +228,7 @@ mod tests {
         let mut port = port(&memory, 0x1000, 0x2000);
         table.write_obj(7_u64, GuestAddress(0x1008)).unwrap();
         let changed = Changed { address: 0x1008, was: 0, is: 7 };
-        assert_eq!(port.on_write(&memory, 0x1000, &[1; 11]), Some((Some(changed), Stored::Slices(1))));
+        assert_eq!(port.on_write(&memory, 0x1000, &[1; 11]), Some((Some(changed), slices(1, Some(1)))));
         memory.store_words(0x1000, &[1; 11]).unwrap();
         assert_eq!(port.changed(&memory), None);
         table.write_obj(5_u64, GuestAddress(0x2038)).unwrap();

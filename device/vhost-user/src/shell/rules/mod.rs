@@ -16,6 +16,7 @@ mod requests;
 mod rings;
 
 use niclab_abi::FromBytes;
+use niclab_abi::config::FEATURE_LISTS;
 use niclab_abi::control::{
     OP_PORT_CLOSE, OP_PORT_OPEN, OP_RESET, PortName, PortOpen, PortOpened, Reply, Request, STATUS_OK,
 };
@@ -53,12 +54,15 @@ pub struct Rules {
     heard: u64,
     /// The driver has given the event queue a buffer, or may have.
     is_event_queue_filled: bool,
+    /// Slices carry events of commands.
+    has_lists: bool,
 }
 
 impl Rules {
     /// Begins to look at a card, which may be at work already: what it was told before is not known.
-    pub fn begin(book: Book, pages: &Pages, open: &[bool], is_running: bool) -> Self {
-        let port = |(number, open): (u32, &bool)| open.then(|| Port::new(number, None, pages));
+    pub fn begin(book: Book, pages: &Pages, open: &[bool], is_running: bool, features: u64) -> Self {
+        let has_lists = features & FEATURE_LISTS != 0;
+        let port = |(number, open): (u32, &bool)| open.then(|| Port::new(number, None, pages, has_lists));
         let mut this = Self {
             book,
             ports: (0..).zip(open).map(port).collect(),
@@ -68,6 +72,7 @@ impl Rules {
             spared: Spared::default(),
             heard: 0,
             is_event_queue_filled: is_running,
+            has_lists,
         };
         if open.iter().any(|open| *open) {
             // When it found the word wanted is not known, nor whether it did.
@@ -200,7 +205,7 @@ impl Rules {
             self.book.broken("port-memory-once", Some(number), seen);
         }
         if let Some(place) = self.ports.get_mut(number as usize) {
-            *place = Some(Port::new(number, Some(memory), pages));
+            *place = Some(Port::new(number, Some(memory), pages, self.has_lists));
             self.spared.on_open(pages);
         }
     }

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use niclab_abi::bar::{LAUNCH_SEQUENCE_SHIFT, PAYLOAD_WORDS, SLOT_LAUNCH_WORD, SLOTS, TAG_WORDS, slot_of};
+use niclab_abi::lists::{EVENT_REFUSED, RESULT_BAD_COMMAND, RESULT_BAD_VALUE, event_kind, event_result};
 use niclab_abi::receive::{REFUSED_HEADER, REFUSED_LENGTH, REFUSED_RESERVED_BITS, StatusLine};
 use niclab_model::nic::{PageStore, Register};
 
@@ -76,11 +77,13 @@ pub struct Port {
     absent: Option<Absent>,
     /// The launch in whose place another number stood.
     misnumbered: Option<u32>,
+    /// Slices carry events of commands.
+    has_lists: bool,
 }
 
 impl Port {
     /// A port that was just opened, or of which nothing is known but how far it is.
-    pub fn new(number: u32, memory: Option<PortMemory>, pages: &Pages) -> Self {
+    pub fn new(number: u32, memory: Option<PortMemory>, pages: &Pages, has_lists: bool) -> Self {
         let taken = u64::from(pages.expected(number).wrapping_sub(1));
         Self {
             number,
@@ -94,6 +97,7 @@ impl Port {
             refused: 0,
             absent: None,
             misnumbered: None,
+            has_lists,
         }
     }
 
@@ -252,7 +256,8 @@ impl Port {
         };
         self.touched(changed, book);
         match stored {
-            Stored::Slices(count) => {
+            Stored::Slices { count, last_status } => {
+                self.check_event(last_status, book);
                 let number = self.stored.map_or(count, |stored| stored + count);
                 self.stored = self.stored.map(|_| number);
                 if count > 0 {
@@ -262,6 +267,19 @@ impl Port {
             Stored::Status(line) => self.on_status(pages, &line, book),
         }
         true
+    }
+
+    /// The device is about to store an event: it says whether the command of this port was in order.
+    fn check_event(&self, status: Option<u64>, book: &mut Book) {
+        let Some(status) = status.filter(|status| self.has_lists && event_kind(*status) == EVENT_REFUSED) else {
+            return;
+        };
+        let result = match event_result(status) {
+            RESULT_BAD_VALUE => "RESULT_BAD_VALUE",
+            RESULT_BAD_COMMAND => "RESULT_BAD_COMMAND",
+            _ => return,
+        };
+        book.broken("command-fields", Some(self.number), format_args!("EVENT_REFUSED tells {result}"));
     }
 
     /// Looks through all of the port's memory.

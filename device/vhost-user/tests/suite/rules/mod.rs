@@ -17,7 +17,7 @@ use niclab_abi::control::{
     OP_PING, OP_PORT_OPEN, OP_RESET, OP_ROUTE, PORT_ANY, PortOpen, STATUS_OK, STATUS_PORT_BUSY,
 };
 use niclab_abi::event::Event;
-use niclab_abi::lists::{OP_SPILL_OPEN, SpillOpen};
+use niclab_abi::lists::{COMMAND_UNLINK, OP_SPILL_OPEN, SpillOpen};
 use niclab_abi::region::Extent;
 use niclab_abi::rings::{
     OP_FIFO_SEND, OP_RING_START, RING_END, RING_FIRST, RING_LAST, RING_OWN, RING_SIZE_SHIFT, RING_TRANSMIT,
@@ -270,6 +270,16 @@ fn register_pages_in_pieces() -> (Lab, Vec<Arc<ClusterGuest>>) {
     (lab, vec![guest])
 }
 
+fn launch_a_command_with_a_reserved_word() -> (Lab, Vec<Arc<ClusterGuest>>) {
+    let lab = watched(1, "match");
+    let guest = lab.guest(0).unwrap();
+    let mut port = ListPort::open(&guest, 64).unwrap();
+    port.port_mut().launch_raw(COMMAND_UNLINK.into(), &[1, 7, 0, 0, 0, 0, 0, 0, 0, 0]);
+    port.announce();
+    until("the refusal", || port.try_event().is_some());
+    (lab, vec![guest])
+}
+
 fn give_two_spill_areas() -> (Lab, Vec<Arc<ClusterGuest>>) {
     let lab = watched(1, "match");
     let guest = lab.guest(0).unwrap();
@@ -411,6 +421,7 @@ const BREAKS: &[(&str, Break)] = &[
     ("event-buffer-size", give_a_buffer_without_room),
     ("region-extents", register_pages_in_pieces),
     ("spill-once", give_two_spill_areas),
+    ("command-fields", launch_a_command_with_a_reserved_word),
     ("ring-layout", begin_a_ring_at_an_odd_place),
     ("ring-stopped-first", move_a_ring),
     ("request-unchanged", change_a_request),
