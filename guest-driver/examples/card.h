@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * What the drivers of all cards do alike: sections 1 to 4 and 7 of docs/DEVICE.md, and a file that
- * may outlive its device. Both examples have a link to it; copy them with `cp -rL`.
+ * may outlive its device. Each example has a link to it; copy them with `cp -rL`.
  */
 #include <linux/io.h>
 #include <linux/iopoll.h>
@@ -13,12 +13,14 @@
 #include <linux/uaccess.h>
 #include <linux/virtio.h>
 #include <linux/virtio_config.h>
+#include <linux/vmalloc.h>
 #include <linux/wait.h>
 
 #include "niclab_abi.h"
 
 #define CARD_EVENTS		16U
 #define CARD_MOST_BODY_BYTES	64U
+#define CARD_ALIGNMENT		64U
 
 static int peer = -1;
 module_param(peer, int, 0444);
@@ -33,12 +35,20 @@ struct card_shared {
 	u8 answer[CARD_MOST_BODY_BYTES];
 };
 
+/* Memory that the device writes: in one piece, and before a page that is mapped nowhere. */
+struct card_area {
+	void *first, *mapped;
+	phys_addr_t physical;
+	size_t bytes;
+};
+
 /* A driver's own structure begins with it. */
 struct card {
 	struct virtio_device *vdev;
 	struct virtqueue *queues[NICLAB_QUEUES];
 	struct niclab_device_config config;
 	struct card_shared *shared;
+	struct card_area *area;
 	void __iomem *bar;
 	struct miscdevice misc;
 	/* Called by the interrupt, behind which a program that sleeps looks again. */
@@ -111,6 +121,56 @@ static inline void card_on_interrupt(struct virtqueue *queue)
 	card->on_event(card);
 }
 
+static inline void card_area_free(void *data)
+{
+	struct card_area *area = data;
+
+	vunmap(area->mapped);
+	free_pages_exact(area->first, area->bytes);
+	kfree(area);
+}
+
+/*
+ * Memory for what the device writes, zero, freed behind the driver's remove(). It ends where a page
+ * ends behind which nothing is mapped: a driver that believes a length or an index of a faulty
+ * device faults there at once, on every kernel, and harms nothing. One for each card.
+ */
+static inline void *card_memory(struct card *card, size_t bytes)
+{
+	struct card_area *area = kzalloc(sizeof(*area), GFP_KERNEL);
+	size_t whole = PAGE_ALIGN(bytes), at = round_down(whole - bytes, CARD_ALIGNMENT), i;
+	struct page **pages = kcalloc(whole / PAGE_SIZE, sizeof(*pages), GFP_KERNEL);
+
+	if (area)
+		area->first = alloc_pages_exact(whole, GFP_KERNEL | __GFP_ZERO);
+	if (!area || !pages || !area->first)
+		goto failed;
+	for (i = 0; i < whole / PAGE_SIZE; i++)
+		pages[i] = virt_to_page(area->first + i * PAGE_SIZE);
+	area->bytes = whole;
+	area->physical = virt_to_phys(area->first);
+	area->mapped = vmap(pages, whole / PAGE_SIZE, VM_MAP, PAGE_KERNEL);
+	if (!area->mapped) {
+		free_pages_exact(area->first, whole);
+		goto failed;
+	}
+	kfree(pages);
+	card->area = area;
+	if (devm_add_action_or_reset(&card->vdev->dev, card_area_free, area))
+		return NULL;
+	return area->mapped + at;
+failed:
+	kfree(pages);
+	kfree(area);
+	return NULL;
+}
+
+/* The address that the device is given of something in that memory. */
+static inline u64 card_physical(const struct card *card, const void *memory)
+{
+	return card->area->physical + (memory - card->area->mapped);
+}
+
 /* Section 2: the device maps the BAR after a first queue event, and stores the magic word last. */
 static inline int card_map_bar(struct card *card)
 {
@@ -127,19 +187,54 @@ static inline int card_map_bar(struct card *card)
 				  card->config.control_timeout_ms * USEC_PER_MSEC);
 }
 
-/* Section 2: port 0's page in the window of a kind, or NULL. Rows behind the last are zero. */
+/* Page behind the last one of a window. */
+static inline u64 card_window_end(const struct card *card, const struct niclab_window *window)
+{
+	return window->first_page + (u64)window->stride * (card->config.ports - 1) + window->pages;
+}
+
+/* Section 2: whether a row of the table makes sense, beside those before it. */
+static inline bool card_window_is_valid(const struct card *card, const struct niclab_window *rows, u32 i)
+{
+	const struct niclab_window *row = &rows[i], *other;
+	u64 end = card_window_end(card, row);
+
+	if (!row->first_page || !row->pages || (row->stride && row->stride < row->pages) ||
+	    end > card->config.bar_pages || row->caching < NICLAB_CACHING_UNCACHED ||
+	    row->caching > NICLAB_CACHING_WRITE_BACK || row->access < NICLAB_ACCESS_READ_ONLY ||
+	    row->access > NICLAB_ACCESS_READ_WRITE)
+		return false;
+	for (other = rows; other < row; other++)
+		if (other->kind == row->kind || (row->first_page < card_window_end(card, other) &&
+						 other->first_page < end))
+			return false;
+	return true;
+}
+
+/*
+ * Section 2: port 0's page in the window of a kind, emptied of what a driver before left there; NULL
+ * where there is none, or where the table makes no sense. Programs map none of the windows: the
+ * driver stores for them, with the caching of the whole BAR and a barrier where order counts.
+ */
 static inline void __iomem *card_window(struct card *card, u32 kind)
 {
-	void __iomem *row = card->bar + NICLAB_INFO_WINDOWS_OFFSET;
-	struct niclab_window window;
-	u32 i;
+	struct niclab_window rows[NICLAB_MAX_WINDOWS];
+	void __iomem *page = NULL;
+	u32 windows, i;
 
-	for (i = 0; i < NICLAB_MAX_WINDOWS; i++, row += sizeof(window)) {
-		memcpy_fromio(&window, row, sizeof(window));
-		if (window.kind == kind && window.first_page < card->config.bar_pages)
-			return card->bar + (size_t)window.first_page * NICLAB_PAGE_BYTES;
+	windows = readl(card->bar + offsetof(struct niclab_info_page, windows));
+	if (windows > NICLAB_MAX_WINDOWS)
+		return NULL;
+	memcpy_fromio(rows, card->bar + NICLAB_INFO_WINDOWS_OFFSET, windows * sizeof(rows[0]));
+	for (i = 0; i < windows; i++) {
+		if (!card_window_is_valid(card, rows, i))
+			return NULL;
+		if (rows[i].kind == kind)
+			page = card->bar + (size_t)rows[i].first_page * NICLAB_PAGE_BYTES;
 	}
-	return NULL;
+	if (page)
+		memset_io(page, 0, NICLAB_PAGE_BYTES);
+	return page;
 }
 
 /* Sections 1 to 3. Queues have to be all there, idle ones too: virtio numbers what is asked for. */
@@ -161,7 +256,7 @@ static inline int card_start(struct card *card, struct virtio_device *vdev, u64 
 	/* By words: each access goes all the way to the device. */
 	__virtio_cread_many(vdev, 0, config, sizeof(*config) / sizeof(u64), sizeof(u64));
 	if (config->magic != NICLAB_MAGIC || config->abi_version != NICLAB_ABI_VERSION ||
-	    (config->features & features) != features)
+	    (config->features & features) != features || !config->ports || !config->nodes)
 		return -ENODEV;
 	/* The device's words are not believed: it may be faulty. */
 	config->control_timeout_ms = clamp(config->control_timeout_ms, 100U, 60000U);

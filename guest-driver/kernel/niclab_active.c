@@ -502,7 +502,7 @@ static bool niclab_active_take(struct niclab_rings *rings)
 		rings->raised[NICLAB_RAISED_DAMAGED]++;
 	if (niclab_active_is_other(frame, status, bytes)) {
 		niclab_net_take(rings, frame, bytes);
-	} else if (!(status & NICLAB_RING_ERROR) && bytes >= sizeof(*frame)) {
+	} else if (!(status & NICLAB_RING_ERROR) && bytes >= sizeof(*frame) && bytes <= rings->terms.frame_bytes) {
 		node = niclab_active_source(rings, frame);
 		if (node >= 0 && !niclab_active_on_frame(rings, node, frame, bytes))
 			return false;

@@ -93,14 +93,18 @@ static unsigned int niclab_event_drain(struct niclab *nic)
 {
 	struct virtqueue *queue = nic->queues[NICLAB_QUEUE_EVENT];
 	struct niclab_event *event;
+	struct niclab_event told;
 	unsigned int count = 0;
 	unsigned int written;
 	int err;
 
 	lockdep_assert_held(&nic->event_lock);
 	while ((event = virtqueue_get_buf(queue, &written))) {
-		if (written >= sizeof(*event))
-			niclab_event_dispatch(nic, event);
+		/* Read once: a faulty device may still write there. */
+		memcpy(&told, event, sizeof(told));
+		barrier();
+		if (written >= sizeof(told))
+			niclab_event_dispatch(nic, &told);
 		else
 			nic->causes[0]++;
 		count++;

@@ -382,9 +382,9 @@ static int niclab_ring_agree(struct niclab *nic, struct niclab_ring_terms *terms
 	}
 	if ( terms->receive_buffers > NICLAB_RECEIVE_MOST || terms->protocol > U8_MAX ||
 	    terms->frame_bytes <= sizeof(struct niclab_frame) || terms->frame_bytes > NICLAB_RING_MAX_BUFFER_BYTES ||
-	    terms->acknowledge_every > terms->window) {
-		dev_err(&nic->dev, "impossible terms: %u buffers, frames of %u bytes, protocol %u, a window of %u frames, acknowledged after %u; the device daemon is at fault\n",
-			terms->receive_buffers, terms->frame_bytes, terms->protocol, terms->window,
+	    terms->acknowledge_every > terms->window || terms->other_buffers > terms->receive_buffers) {
+		dev_err(&nic->dev, "impossible terms: %u buffers, %u of them for other protocols, frames of %u bytes, protocol %u, a window of %u frames, acknowledged after %u; the device daemon is at fault\n",
+			terms->receive_buffers, terms->other_buffers, terms->frame_bytes, terms->protocol, terms->window,
 			terms->acknowledge_every);
 		return -EPROTO;
 	}

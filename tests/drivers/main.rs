@@ -21,12 +21,12 @@ const MOST_UNNAMED: usize = 3;
 
 /// Longest messages of the example drivers.
 fn most_bytes(driver: Driver) -> &'static str {
-    if driver == Driver::Gamma { "1024" } else { "64" }
+    if matches!(driver, Driver::Gamma | Driver::Match) { "1024" } else { "64" }
 }
 
 /// The cases of a default run with the options that give them alone, in an order that has seldom to go on to the slow ones; the first
 /// seeds of those that have several.
-const CASES: [&[&str]; 16] = [
+const CASES: [&[&str]; 18] = [
     &["--case", "plain"],
     &["--case", "rebind"],
     &["--case", "unkind", "--seeds", "4"],
@@ -41,6 +41,8 @@ const CASES: [&[&str]; 16] = [
     &["--case", "unkind", "--seeds", "4", "--from", "5"],
     &["--case", "delay"],
     &["--case", "stale"],
+    &["--case", "invalid-value"],
+    &["--case", "invalid-value", "--kernel", "watching"],
     &["--case", "combined"],
     &["--case", "reload"],
 ];
@@ -82,6 +84,9 @@ fn named(cases: &[Value], is_plain_fine: bool) -> Option<(String, String)> {
         if let Some(finding) = of("kernel") {
             return Some((format!("kernel: {}", text(&finding["kind"])), label));
         }
+        if case["believed_device"] == true {
+            return Some((format!("the device was believed: {}", text(&names.first()?["by"])), label));
+        }
         (case["case"] == "unkind" && is_plain_fine && !names.is_empty())
             .then(|| ("seed of an unkind device".to_owned(), label))
     })
@@ -119,13 +124,14 @@ fn expected(finder: Finder) -> String {
         Finder::Rule(rule) => format!("rule {rule}"),
         Finder::RuleOnWatchingKernel(rule) => format!("rule {rule}, watched"),
         Finder::Kernel(what) => format!("kernel: {what}"),
+        Finder::Believed(by) => format!("the device was believed: {by}"),
         Finder::Nobody(why) => format!("nobody: {why}"),
     }
 }
 
 #[test]
 fn drivers_without_a_bug_pass_everything() {
-    for driver in [Driver::Ultra, Driver::Gamma, Driver::Ours] {
+    for driver in [Driver::Ultra, Driver::Gamma, Driver::Match, Driver::Ours] {
         let niclab = Niclab::new();
         put_messages(&niclab);
         let folder = driver.folder().canonicalize().unwrap();

@@ -13,6 +13,8 @@ pub enum Driver {
     Ultra,
     /// The example for a GAMMA card.
     Gamma,
+    /// The example for a Match card.
+    Match,
     /// niclab's own, with an ULTRA card.
     Ours,
 }
@@ -26,6 +28,8 @@ pub enum Finder {
     RuleOnWatchingKernel(&'static str),
     /// A kernel that watches.
     Kernel(&'static str),
+    /// A card that puts a value out of its range, on any kernel: what names the driver then.
+    Believed(&'static str),
     /// Nobody here, and why.
     Nobody(&'static str),
 }
@@ -135,8 +139,8 @@ pub const VARIANTS: &[Variant] = &[
         finder: Finder::Rule("slot-free"),
         edits: &[Edit {
             file: "example.c",
-            sound: "READ_ONCE(e->received->status.launched) + NICLAB_SLOTS;",
-            broken: "READ_ONCE(e->received->status.launched) + 2 * NICLAB_SLOTS;",
+            sound: "READ_ONCE(e->received->status.launched) < NICLAB_SLOTS;",
+            broken: "READ_ONCE(e->received->status.launched) < 2 * NICLAB_SLOTS;",
         }],
     },
     Variant {
@@ -224,7 +228,7 @@ pub const VARIANTS: &[Variant] = &[
 	spin_lock_irq(&card->lock);
 	card->is_gone = true;
 	spin_unlock_irq(&card->lock);
-	devm_free_pages(&vdev->dev, (unsigned long)e->received);
+	devm_release_action(&vdev->dev, card_area_free, e->card.area);
 	example_stop(card);",
         }],
     },
@@ -255,6 +259,42 @@ pub const VARIANTS: &[Variant] = &[
 	err = copy_to_user(user, payload, bytes) ? -EFAULT : 0;
 	kfree(payload);
 	return err ? err : bytes;",
+            },
+        ],
+    },
+    Variant {
+        name: "count-believed",
+        class: "a completion index that the device wrote is taken for what was submitted: more than all is free",
+        driver: Driver::Ultra,
+        finder: Finder::Believed("rule slot-free"),
+        edits: &[Edit {
+            file: "example.c",
+            sound: "	return e->launched - READ_ONCE(e->received->status.launched) < NICLAB_SLOTS;",
+            broken: "	return e->launched < READ_ONCE(e->received->status.launched) + NICLAB_SLOTS;",
+        }],
+    },
+    Variant {
+        name: "port-believed",
+        class: "an identifier that the device wrote is an index into an array, and nobody compares it with the array's length",
+        driver: Driver::Ultra,
+        finder: Finder::Believed("panic"),
+        edits: &[
+            Edit {
+                file: "example.c",
+                sound: "	struct slice slices[SLICES];
+};",
+                broken: "	struct slice slices[SLICES];
+	u64 from[8];
+};",
+            },
+            Edit {
+                file: "example.c",
+                sound: "		slice = *arrived;
+",
+                broken: "		slice = *arrived;
+	if (!err)
+		e->received->from[slice.status >> NICLAB_SLICE_PORT_SHIFT & 0xff]++;
+",
             },
         ],
     },
@@ -511,6 +551,7 @@ impl Driver {
         project().join(match self {
             Self::Ultra => "guest-driver/examples/ultra",
             Self::Gamma => "guest-driver/examples/gamma",
+            Self::Match => "guest-driver/examples/match",
             Self::Ours => "guest-driver/kernel",
         })
     }
@@ -519,6 +560,7 @@ impl Driver {
     pub fn nic(self) -> &'static str {
         match self {
             Self::Gamma => "gamma",
+            Self::Match => "match",
             Self::Ultra | Self::Ours => "ultra",
         }
     }

@@ -22,11 +22,14 @@ fn a_good_driver_passes_and_what_can_be_seen_of_a_bad_one_is_told_with_the_line_
     let niclab = Niclab::new();
     put_messages(&niclab);
     let good = Driver::Ultra.folder().canonicalize().expect("the example").display().to_string();
-    for case in ["kill", "rebind", "reload", "stale", "combined"] {
+    for case in ["kill", "rebind", "reload", "invalid-value", "combined"] {
         let conform =
             ["conform", "--driver", &good, "--case", case, "--", "./messages", "/dev/example", "64"];
         let outcome = niclab.run(conform).success();
-        assert!(!outcome.stdout.contains(" after 0 sent, 0 received, 0 events"), "an empty moment: {outcome}");
+        assert!(
+            !outcome.stdout.contains(" after 0 sent, 0 received, 0 events"),
+            "an empty moment: {outcome}"
+        );
         assert!(outcome.stdout.contains("1 passed, 0 failed, 0 not exercised, 0 not run"), "{outcome}");
     }
     let nothing = niclab.run(["conform", "--driver", &good, "--case", "rebind", "--json", "--", "true"]);
@@ -103,6 +106,23 @@ fn wrong_use_and_drivers_that_cannot_be_built_have_codes_of_their_own() {
     let unbuilt = niclab.run(["conform", "--driver", &nothing, "--", "true"]);
     assert_eq!(unbuilt.code(), 3, "{unbuilt}");
     assert!(unbuilt.stderr.contains("Makefile"), "{unbuilt}");
+}
+
+#[test]
+fn drivers_that_believe_the_device_are_found_on_any_kernel() {
+    for name in ["count-believed", "port-believed"] {
+        let variant = VARIANTS.iter().find(|variant| variant.name == name).expect("a bug of the table");
+        let niclab = Niclab::new();
+        put_messages(&niclab);
+        let folder = niclab.folder().join("driver");
+        fs::create_dir(&folder).expect("a folder");
+        variant.plant(&folder).expect("a driver with a bug");
+        let driver = folder.display().to_string();
+        let conform = ["conform", "--driver", &driver, "--case", "invalid-value", "--json", "--"];
+        let outcome = niclab.run(conform.iter().chain(&["./messages", "/dev/example", "64"]));
+        assert_eq!(outcome.code(), 1, "{name}: {outcome}");
+        assert_eq!(outcome.json()["cases"][0]["believed_device"], Value::Bool(true), "{name}: {outcome}");
+    }
 }
 
 #[test]

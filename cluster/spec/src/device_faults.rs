@@ -48,6 +48,12 @@ pub struct DeviceFaults {
     pub doubled_interrupt: f64,
     /// Opportunities at which `doubled_interrupt` happens for certain.
     pub doubled_interrupt_at: Vec<u64>,
+    /// Probability that a length, index, handle or count that the NIC gives its host is out of its range. Opportunities: completions,
+    /// writes of counts, events, answers and their used lengths, as far as such a value stands in them.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub invalid_value: f64,
+    /// Opportunities at which `invalid_value` happens for certain.
+    pub invalid_value_at: Vec<u64>,
 }
 
 impl Default for DeviceFaults {
@@ -66,6 +72,8 @@ impl Default for DeviceFaults {
             lost_interrupt_at: Vec::new(),
             doubled_interrupt: 0.0,
             doubled_interrupt_at: Vec::new(),
+            invalid_value: 0.0,
+            invalid_value_at: Vec::new(),
         }
     }
 }
@@ -102,7 +110,7 @@ impl DeviceFaults {
 
     /// Every fault with its rate.
     #[must_use]
-    pub fn rates(&self) -> [DeviceFaultRate<'_>; 6] {
+    pub fn rates(&self) -> [DeviceFaultRate<'_>; 7] {
         let rate = |key, chance, at| DeviceFaultRate { key, chance, at };
         [
             rate("stale", self.stale, &self.stale_at),
@@ -111,6 +119,7 @@ impl DeviceFaults {
             rate("delay", self.delay, &self.delay_at),
             rate("lost_interrupt", self.lost_interrupt, &self.lost_interrupt_at),
             rate("doubled_interrupt", self.doubled_interrupt, &self.doubled_interrupt_at),
+            rate("invalid_value", self.invalid_value, &self.invalid_value_at),
         ]
     }
 

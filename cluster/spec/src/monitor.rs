@@ -308,7 +308,8 @@ mod tests {
             bad_status_at: at.clone(),
             delay_at: at.clone(),
             lost_interrupt_at: at.clone(),
-            doubled_interrupt_at: at,
+            doubled_interrupt_at: at.clone(),
+            invalid_value_at: at,
             ..DeviceFaults::default()
         };
         let request = Request::SetDeviceFaults { node: "n".repeat(32), faults };

@@ -14,27 +14,32 @@ struct Fault {
     set: fn(&mut DeviceFaults),
 }
 
-const FAULTS: [Fault; 6] = [
+const FAULTS: [Fault; 7] = [
     Fault { key: "stale", is_only_late: false, set: |faults| faults.stale = 0.02 },
     Fault { key: "short", is_only_late: false, set: |faults| faults.short = 0.05 },
     Fault { key: "bad_status", is_only_late: false, set: |faults| faults.bad_status = 0.05 },
     Fault { key: "delay", is_only_late: true, set: |faults| faults.delay = 0.1 },
     Fault { key: "lost_interrupt", is_only_late: true, set: |faults| faults.lost_interrupt = 0.2 },
     Fault { key: "doubled_interrupt", is_only_late: true, set: |faults| faults.doubled_interrupt = 0.2 },
+    Fault { key: "invalid_value", is_only_late: false, set: |faults| faults.invalid_value = 0.1 },
 ];
 
-/// The place in the table of a fault that has drivers meet what cannot be.
+/// The index of a fault that flips a bit of what drivers read.
 const BAD_STATUS: usize = 2;
+
+/// The index of the fault that puts lengths, indices, handles and counts out of their ranges.
+const INVALID_VALUE: usize = 6;
 
 /// Seeds in a default run of each case whose moments are drawn anew for each seed.
 const DRAWN: u64 = 2;
 
 /// What is done once more with guests whose kernel watches, where all is slower: each of what leads a driver to other places.
-const WATCHED: [Kind; 7] = [
+const WATCHED: [Kind; 8] = [
     Kind::Plain,
     Kind::Rebind,
     Kind::Kill,
     Kind::Fault(BAD_STATUS),
+    Kind::Fault(INVALID_VALUE),
     Kind::Unkind,
     Kind::Reload,
     Kind::Combined,
@@ -88,6 +93,12 @@ impl Kind {
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::all().find(|kind| kind.name() == name)
+    }
+
+    /// Whether a driver that is found in this case has believed the device.
+    #[must_use]
+    pub const fn is_believed(self) -> bool {
+        matches!(self, Self::Fault(INVALID_VALUE))
     }
 
     /// Whether the device is unkind in this case.
@@ -208,7 +219,7 @@ mod tests {
                 faults.rates().iter().filter(|rate| rate.chance > 0.0).map(|rate| rate.key).collect();
             assert_eq!((set, FAULTS[number].key), (vec![*key], *key));
         }
-        assert_eq!(FAULTS[BAD_STATUS].key, "bad_status");
+        assert_eq!((FAULTS[BAD_STATUS].key, FAULTS[INVALID_VALUE].key), ("bad_status", "invalid_value"));
         let all = several_faults(|| true);
         assert!(all.rates().iter().all(|rate| rate.chance > 0.0));
         assert_eq!(several_faults(|| false), faults(0), "one at least");

@@ -1,6 +1,6 @@
-//! What is done in each case, moment by moment. What is drawn follows from the case's seed. A moment is the n-th thing that a card does for
-//! its driver (a message sent or received, an event), so that the same seed meets the same program at about the same place, on a slow
-//! machine, too, and no moment comes before the program has begun.
+//! What is done in each case, moment by moment. What is drawn follows from the case's seed. A moment is the n-th thing that a card
+//! does for its driver (a message sent or received, an event). So the same seed meets the same program at about the same place, on a
+//! slow machine, too, and no moment comes before the program has begun.
 
 use std::time::{Duration, Instant};
 
@@ -38,6 +38,12 @@ const FAULTY: Duration = Duration::from_secs(8);
 /// The stream of moments and nodes that are drawn for a case.
 const STREAM: u64 = 0x636f_6e66;
 
+/// A moment within what a program does, its order of magnitude drawn first.
+fn moment(random: &mut Random) -> u32 {
+    let most = 1 << random.below(LATEST.ilog2() + 1);
+    1 + random.below(most)
+}
+
 /// One case over a cluster that is up.
 pub struct Conduct<'l, 'r, 'c> {
     lab: &'l mut Laboratory<'r>,
@@ -72,6 +78,7 @@ impl<'l, 'r, 'c> Conduct<'l, 'r, 'c> {
             Kind::Kill => self.kill(),
             Kind::Rebind => self.rebind(),
             Kind::Reload => self.reload(),
+            Kind::Fault(number) if kind.is_believed() => self.invalid_values(number),
             Kind::Fault(number) => self.fault(number),
             Kind::Combined => self.combined(),
             Kind::Reboot => self.reboot(),
@@ -121,21 +128,17 @@ impl<'l, 'r, 'c> Conduct<'l, 'r, 'c> {
         self.judged()
     }
 
-    /// A moment within what a program does, its order of magnitude drawn first.
-    fn moment(&mut self) -> u32 {
-        let most = 1 << self.random.below(LATEST.ilog2() + 1);
-        1 + self.random.below(most)
-    }
-
     fn node(&mut self) -> usize {
         self.random.below(u32::try_from(self.lab.nodes()).unwrap_or(u32::MAX)) as usize
     }
 
     /// Starts the command everywhere, and lets it go on until a moment that is drawn, at which `what` is done to a node, or to all.
     fn begin(&mut self, what: &'static str, rank: Option<usize>) -> Result<Vec<Program>, Trouble> {
-        let drawn = self.moment();
+        let drawn = moment(&mut self.random);
         let limit = self.lab.patient(MOMENT);
-        for tries_left in (0..TRIES).rev() {
+        let mut tries_left = TRIES;
+        loop {
+            tries_left -= 1;
             let before = self.lab.traffic(rank)?;
             let programs = self.lab.start_all(self.command)?;
             let wanted = drawn.min(self.reach);
@@ -150,7 +153,6 @@ impl<'l, 'r, 'c> Conduct<'l, 'r, 'c> {
             let done = u32::try_from(traffic.count()).unwrap_or(LATEST);
             self.reach = (done.min(wanted) / 2).max(1);
         }
-        Ok(Vec::new())
     }
 
     fn kill(&mut self) -> Result<(), Trouble> {
@@ -173,7 +175,7 @@ impl<'l, 'r, 'c> Conduct<'l, 'r, 'c> {
 
     /// Lets programs go on until a moment that is drawn, but not for long: what they do may have come to its end.
     fn go_on(&mut self, programs: &[Program], longest: Duration) -> Result<(), Trouble> {
-        let wanted = u64::from(self.moment());
+        let wanted = u64::from(moment(&mut self.random));
         let before = self.lab.traffic(None)?;
         let deadline = Instant::now() + longest;
         while Instant::now() < deadline && self.lab.traffic(None)?.since(before).count() < wanted {
@@ -228,6 +230,27 @@ impl<'l, 'r, 'c> Conduct<'l, 'r, 'c> {
         self.judged_anew()
     }
 
+    /// Values out of range in all that the card gives its host, answers to a driver that starts among them.
+    fn invalid_values(&mut self, number: usize) -> Result<(), Trouble> {
+        for _ in 0..ROUNDS {
+            self.lab.set_faults(&case::faults(number))?;
+            match self.lab.settle() {
+                // A driver may leave a card alone whose answers make no sense.
+                Err(Trouble::Step { .. } | Trouble::NotHealthy(_)) => {
+                    self.lab.set_faults(&DeviceFaults::default())?;
+                    self.lab.settle()?;
+                    self.lab.set_faults(&case::faults(number))?;
+                }
+                settled => settled?,
+            }
+            let programs = self.lab.start_all(self.command)?;
+            self.lab.wait(&programs, self.lab.patient(FAULTY))?;
+            self.end(&programs)?;
+        }
+        self.lab.set_faults(&DeviceFaults::default())?;
+        self.judged_anew()
+    }
+
     fn combined(&mut self) -> Result<(), Trouble> {
         let random = &mut self.random;
         let faults = case::several_faults(|| random.below(2) == 0);
@@ -253,5 +276,25 @@ impl<'l, 'r, 'c> Conduct<'l, 'r, 'c> {
         self.lab.reset(node)?;
         self.end(&programs)?;
         self.judged_anew()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_come_after_the_first_act_and_are_early_and_late() {
+        let mut random = Random::new(1, STREAM);
+        let moments: Vec<u32> = (0..200).map(|_| moment(&mut random)).collect();
+        assert!(moments.iter().all(|moment| (1..=LATEST).contains(moment)), "{moments:?}");
+        let early = moments.iter().filter(|moment| **moment <= 8).count();
+        let late = moments.iter().filter(|moment| **moment > LATEST / 4).count();
+        assert!(early > 40 && late > 10, "{early} early, {late} late");
+        let mut again = Random::new(1, STREAM);
+        assert!(
+            moments.iter().all(|first| *first == moment(&mut again)),
+            "a seed has the same moments again"
+        );
     }
 }

@@ -108,9 +108,12 @@ impl Activity {
     #[must_use]
     pub fn not_exercised(&self, kind: Kind, moments: &[Moment]) -> Option<String> {
         if self.traffic.is_none() {
-            return Some("the cards passed no message and gave no event: does the command use the driver?".to_owned());
+            return Some(
+                "the cards passed no message and gave no event: does the command use the driver?".to_owned(),
+            );
         }
-        if let Some(first) = moments.first().filter(|_| moments.iter().all(|moment| moment.traffic.is_none())) {
+        if let Some(first) = moments.first().filter(|_| moments.iter().all(|moment| moment.traffic.is_none()))
+        {
             return Some(format!(
                 "no message and no event came between the start of the command and any {}",
                 first.what
@@ -119,7 +122,8 @@ impl Activity {
         let Kind::Fault(number) = kind else { return None };
         let key = case::fault_key(number);
         let count = self.faults.get(key).copied().unwrap_or(0);
-        (count == 0).then(|| format!("the fault `{key}` never happened: the card has had no opportunity for it"))
+        (count == 0)
+            .then(|| format!("the fault `{key}` never happened: the card has had no opportunity for it"))
     }
 }
 

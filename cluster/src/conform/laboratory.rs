@@ -56,10 +56,11 @@ name=${device##*/}
 /// Between two readings of what cards have done.
 pub const TRAFFIC_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Takes the card away from its driver, which is remembered; waits first until its standard input is closed, so that nothing has to be
-/// started at the moment at which it is to happen.
+/// Takes the card away from its driver, which is remembered. It waits first until its standard input is closed, so that nothing has
+/// to be started at the moment at which it is to happen.
 const UNBIND: &str = r#"
 read -r go
+[ -e "$device/driver" ] || exit 0
 driver=$(readlink -f "$device/driver") || exit
 echo "$driver" >/run/niclab/unbound && echo "$name" >"$driver/unbind"
 "#;
@@ -93,6 +94,9 @@ pub enum Trouble {
     /// Something does not come to its end.
     #[error("{0}")]
     Hang(String),
+    /// A driver has its card, and does not say that it can use it.
+    #[error("{0}")]
+    NotHealthy(String),
     /// A step failed.
     #[error("{step} failed: {said}")]
     Step {
@@ -242,8 +246,8 @@ impl<'a> Laboratory<'a> {
         Ok(nodes.map(|(_, node)| Traffic::of(node)).sum())
     }
 
-    /// Lets the programs go on until the card of a node, or the cards of all nodes, did `wanted` more things than `before`, until a program
-    /// failed or all are over, or until the limit. What the cards did until then.
+    /// Lets the programs go on until the card of a node, or the cards of all nodes, did `wanted` more things than `before`, until a
+    /// program failed or all are over, or until the limit. What the cards did until then.
     pub fn await_traffic(
         &mut self,
         programs: &[Program],
@@ -444,7 +448,10 @@ impl<'a> Laboratory<'a> {
                 }
                 if Instant::now() >= deadline {
                     let why = health.map_or_else(|error| error.to_string(), |health| health.to_string());
-                    return Err(Trouble::Hang(format!("{} does not get healthy: {why}", self.name(rank))));
+                    return Err(Trouble::NotHealthy(format!(
+                        "{} does not get healthy: {why}",
+                        self.name(rank)
+                    )));
                 }
                 self.pass(HEALTH_INTERVAL)?;
             }

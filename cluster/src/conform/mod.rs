@@ -274,8 +274,7 @@ fn one(request: &Request<'_>, case: Case, root: &RuntimeRoot) -> Result<Found, H
     let result = booted.bring_up().and_then(|()| {
         let mut laboratory = Laboratory::new(&mut booted.running);
         let command = request.commands.of(case.kind);
-        let (done, result) =
-            Conduct::new(&mut laboratory, case, command, booted.limit).carry_out(case.kind);
+        let (done, result) = Conduct::new(&mut laboratory, case, command, booted.limit).carry_out(case.kind);
         did = done;
         result
     });
@@ -336,6 +335,7 @@ impl Found {
             seed,
             watched,
             passed,
+            believed_device: case.kind.is_believed() && !named.is_empty(),
             named,
             note,
             not_run,
@@ -357,7 +357,7 @@ fn of_trouble(trouble: Trouble, has_own: bool) -> Failed {
         Trouble::Ended(failure) => return of_failure(failure, has_own),
         Trouble::Monitor(error) => return not_run(error),
         Trouble::Qemu(error) => return not_run(error),
-        Trouble::Hang(what) => Named::Hang { what },
+        Trouble::Hang(what) | Trouble::NotHealthy(what) => Named::Hang { what },
         Trouble::Step { step, said } => Named::Step { step, said },
         Trouble::Exit { node, code, said } => Named::Exit { node, code, said },
     };
@@ -438,7 +438,10 @@ mod tests {
         assert!(of(Found { note: Some("n".into()), ..Found::default() }).passed);
         let hang = Named::Hang { what: "x".into() };
         let failed = of(Found { named: vec![hang.clone()], ..Found::default() });
-        assert_eq!((failed.passed, &failed.named, failed.not_run.is_some()), (false, &vec![hang.clone()], false));
+        assert_eq!(
+            (failed.passed, &failed.named, failed.not_run.is_some()),
+            (false, &vec![hang.clone()], false)
+        );
         let neither = of(Found { not_run: Some("no memory".into()), ..Found::default() });
         assert_eq!((neither.passed, neither.named.len(), neither.not_run.is_some()), (false, 0, true));
         let idle = |named| of(Found { not_exercised: Some("nothing".into()), named, ..Found::default() });

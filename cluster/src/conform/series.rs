@@ -77,7 +77,14 @@ impl<'a, 'r> Series<'a, 'r> {
         cases: &'a [Case],
         on_verdict: &'a mut dyn FnMut(Verdict),
     ) -> Self {
-        Self { request, cases, unasked: Vec::new(), unkind_before: Counts::new(), traffic_before: Traffic::default(), on_verdict }
+        Self {
+            request,
+            cases,
+            unasked: Vec::new(),
+            unkind_before: Counts::new(),
+            traffic_before: Traffic::default(),
+            on_verdict,
+        }
     }
 
     /// Carries them out, up to the first that is not passed; how many that were.
@@ -144,8 +151,7 @@ impl<'a, 'r> Series<'a, 'r> {
         });
         // A guest that hangs or is gone is not asked.
         let is_answering = !matches!(result, Err(Trouble::Ended(_) | Trouble::Hang(_)));
-        let of_command =
-            Found::of(result.map_err(|trouble| of_trouble(trouble, booted.has_own)))?;
+        let of_command = Found::of(result.map_err(|trouble| of_trouble(trouble, booted.has_own)))?;
         let mut named = findings::seen(&mut booted.running, is_answering);
         let is_watched = booted.running.plan().watching.is_some();
         let is_due = is_last || self.unasked.len() + 1 >= SEEDS_A_LOOK;

@@ -5,8 +5,8 @@ use std::{fmt, iter::Sum, ops::Add};
 use niclab_spec::report::NodeFigures;
 use serde::Serialize;
 
-/// Causes in [`NodeFigures::interrupts`] that are no events of the cluster function: answers to control requests, which a driver causes by
-/// being bound, and the Ethernet function's.
+/// Causes in [`NodeFigures::interrupts`] that are no events of the cluster function: answers to control requests, which a driver
+/// causes by being bound, and the Ethernet function's.
 const NO_EVENTS: [&str; 2] = ["control", "ethernet_"];
 
 /// What cards did for their drivers.
@@ -107,7 +107,8 @@ mod tests {
 
     #[test]
     fn answers_to_requests_and_ethernet_are_no_traffic() {
-        let interrupts = [("control", 7), ("ethernet_receive", 9)].map(|(name, count)| (name.to_owned(), count));
+        let interrupts =
+            [("control", 7), ("ethernet_receive", 9)].map(|(name, count)| (name.to_owned(), count));
         let bound = NodeFigures { interrupts: interrupts.into(), ..NodeFigures::default() };
         assert!(Traffic::of(&bound).is_none());
         let mut used = NodeFigures { messages_sent: 3, messages_received: 2, ..bound };

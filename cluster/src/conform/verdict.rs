@@ -155,6 +155,9 @@ pub struct Verdict {
     pub passed: bool,
     /// What named what was found, the sharpest first.
     pub named: Vec<Named>,
+    /// Whether that is because the driver used a value of the device that was out of its range.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub believed_device: bool,
     /// What a reader should know, though nothing is wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,

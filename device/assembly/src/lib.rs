@@ -10,6 +10,7 @@ use niclab_model::fabric::faults::Faults;
 use niclab_model::fabric::link::LinkConfig;
 use niclab_model::fabric::{Forwarding, Routing};
 use niclab_model::nic::fault_injector::{Fault, Rate, Rates};
+use niclab_model::nic::host_values::CardLimits;
 use niclab_model::nic::registry::{AnyNic, BuildError, Seat};
 use niclab_model::platform::profile::{
     BusPrices, HostPrices, MachineCycles, NetworkPrices, NiPrices, Passing, Price, Profile,
@@ -83,6 +84,15 @@ pub const fn forwarding(forwarding: niclab_spec::Forwarding) -> Forwarding {
         niclab_spec::Forwarding::Repeater | niclab_spec::Forwarding::RepeaterWithoutCapture => {
             Forwarding::CutThrough
         }
+    }
+}
+
+/// The limits of values that a card gives its host, in a cluster of `nodes` nodes.
+pub fn card_limits(nic: &NicConfig, nodes: u32) -> CardLimits {
+    CardLimits {
+        nodes: nodes.into(),
+        ports: nic.model.ports.into(),
+        max_message_bytes: nic.limits().max_message_bytes,
     }
 }
 
@@ -201,12 +211,13 @@ mod tests {
             delay_ns: 7,
             lost_interrupt_at: vec![5],
             doubled_interrupt: 1.0,
+            invalid_value_at: vec![6],
             ..niclab_spec::DeviceFaults::default()
         };
         let rates = device_faults(&faults);
         let at = |number| Rate::new(Chance::NEVER, vec![number]);
         let always = Rate::new(Chance::ALWAYS, Vec::new());
-        assert_eq!(rates.of, [at(1), at(2), at(3), at(4), at(5), always]);
+        assert_eq!(rates.of, [at(1), at(2), at(3), at(4), at(5), always, at(6)]);
         assert_eq!(rates.delay, Span::from_ns(7));
         assert_eq!(device_faults(&niclab_spec::DeviceFaults::default()).of, Rates::default().of);
     }

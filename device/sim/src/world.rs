@@ -70,6 +70,15 @@ pub enum WorldError {
         /// Its name.
         profile: String,
     },
+    /// A device fault for drivers in guests, which a simulated host is not.
+    #[error(
+        "node {node}: the device fault `invalid_value` is for drivers in guests, and the simulator has none; leave it out, or run \
+         the cluster live"
+    )]
+    InvalidValue {
+        /// Host name.
+        node: String,
+    },
     /// A link's parameters.
     #[error("{0}; correct the cluster's [[link]] tables")]
     Link(#[from] LinkError),
@@ -521,6 +530,9 @@ impl Common<'_> {
         let ethernet = Conventional::new(Arc::clone(&profile));
         let nic = niclab_assembly::card(&node.nic, number, count, mtu_bytes, profile)
             .map_err(|error| WorldError::Nic { node: name(), error })?;
+        if node.device_faults.invalid_value > 0.0 || !node.device_faults.invalid_value_at.is_empty() {
+            return Err(WorldError::InvalidValue { node: name() });
+        }
         let nic = wrap(number, nic);
         let nic = match node.unkind {
             Some(seed) => Box::new(UnkindNic::new(nic, Unkind::new(seed, number))),

@@ -74,6 +74,10 @@ pub fn build(config: &DaemonConfig, cores: usize) -> Result<(Cluster, Vec<NodeIn
         if let Some(seed) = node.unkind {
             world.be_unkind(number.into(), seed);
         }
+        if let Some(card) = world.nodes.card_mut(number.into()) {
+            card.host_values = node.nic.model.host_values;
+            card.limits = niclab_assembly::card_limits(&node.nic, nodes.into());
+        }
         world.set_device_faults(number.into(), &node.device_faults);
         world.set_link_faults(number, &node.link.faults);
     }

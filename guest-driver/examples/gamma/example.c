@@ -256,7 +256,7 @@ static bool take(struct example *e, u32 status)
 
 	/* Damaged, in parts, or somebody else's: if it was the peer's, a number is left out. */
 	if (status & NICLAB_RING_ERROR || !(status & NICLAB_RING_STATUS_FIRST) ||
-	    !(status & NICLAB_RING_STATUS_LAST) || bytes < sizeof(*frame) ||
+	    !(status & NICLAB_RING_STATUS_LAST) || bytes < sizeof(*frame) || bytes > e->terms.frame_bytes ||
 	    !ether_addr_equal(frame->ethernet.h_source, e->ethernet.h_dest) ||
 	    frame->ethernet.h_proto != e->ethernet.h_proto || head.protocol != e->terms.protocol)
 		return true;
@@ -425,7 +425,8 @@ static int agree(struct example *e)
 		return err;
 	if (!terms->receive_buffers || terms->receive_buffers > MOST_BUFFERS ||
 	    terms->frame_bytes <= sizeof(struct frame) || terms->frame_bytes >= BUFFER_BYTES ||
-	    terms->protocol > U8_MAX || terms->acknowledge_every > terms->window)
+	    terms->protocol > U8_MAX || terms->acknowledge_every > terms->window ||
+	    terms->window > terms->receive_buffers)
 		return -EPROTO;
 	e->ours = (terms->incarnation - 1) % NICLAB_INCARNATIONS + 1;
 	address_of(e->ethernet.h_source, card->config.mac, card->config.node);

@@ -47,10 +47,10 @@ static void store_register(struct example *e, size_t offset, u64 value)
 	ring_if_wanted(&e->card);
 }
 
-/* Section 5, step 1: a slot is free once the device has taken what it held. */
+/* Section 5, step 1: a slot is free once the device has taken what it held. More than all it cannot have taken. */
 static bool has_slot(struct example *e)
 {
-	return e->launched < READ_ONCE(e->received->status.launched) + NICLAB_SLOTS;
+	return e->launched - READ_ONCE(e->received->status.launched) < NICLAB_SLOTS;
 }
 
 /* Section 5, steps 2 to 6: a burst of payload and tag, from the word where the payload begins. */
@@ -190,14 +190,15 @@ static int open_port(struct example *e)
 	struct niclab_port_opened opened;
 	int err;
 
-	/* In one piece for the device. It is freed behind example_remove(). */
-	e->received = (void *)devm_get_free_pages(&card->vdev->dev, GFP_KERNEL | __GFP_ZERO,
-						  get_order(sizeof(*e->received)));
+	e->received = card_memory(card, sizeof(*e->received));
 	if (!e->received)
 		return -ENOMEM;
-	open.slices_address = virt_to_phys(e->received->slices);
-	open.status_address = virt_to_phys(&e->received->status);
+	open.slices_address = card_physical(card, e->received->slices);
+	open.status_address = card_physical(card, &e->received->status);
 	err = card_request(card, NICLAB_OP_PORT_OPEN, &open, sizeof(open), &opened, sizeof(opened));
+	/* The device's words are not believed. */
+	if (!err && opened.port != PORT)
+		err = -EPROTO;
 	if (!err)
 		err = card_request(card, NICLAB_OP_ROUTE, &route, sizeof(route), NULL, 0);
 	if (!err)

@@ -106,10 +106,15 @@ fn code(conformance: &Conformance) -> u8 {
 fn outcome(verdict: &Verdict) -> String {
     let word = word(verdict);
     match verdict.named.first() {
-        Some(named) => format!("{word}, {}", first_line(&named.to_string())),
+        Some(named) => format!("{word}, {}{}", believed(verdict), first_line(&named.to_string())),
         None if verdict.passed => format!("{word} ({})", verdict.traffic),
         None => word.to_owned(),
     }
+}
+
+/// What a failure of a driver that trusts its device begins with.
+const fn believed(verdict: &Verdict) -> &'static str {
+    if verdict.believed_device { "driver believed the device: " } else { "" }
 }
 
 /// What became of a case, in a word.
@@ -128,7 +133,8 @@ fn first_line(text: &str) -> String {
 
 /// One table, and behind it, of what did not pass, what was said and how to have it again.
 fn text(conformance: &Conformance) -> String {
-    let mut rows = vec![["case", "seed", "outcome", "named by", "traffic", "wall s"].map(str::to_owned).to_vec()];
+    let mut rows =
+        vec![["case", "seed", "outcome", "named by", "traffic", "wall s"].map(str::to_owned).to_vec()];
     let mut left = &conformance.cases[..];
     while let Some((verdict, others)) = left.split_first() {
         let more = others.iter().take_while(|other| is_as(other, verdict)).count();
@@ -192,7 +198,8 @@ fn row(verdict: &Verdict, same: &[Verdict]) -> Vec<String> {
     let wall_s: f64 = verdict.wall_s + same.iter().map(|verdict| verdict.wall_s).sum::<f64>();
     let traffic: Traffic = same.iter().map(|verdict| verdict.traffic).sum::<Traffic>() + verdict.traffic;
     let outcome = word(verdict).to_owned();
-    vec![verdict.label(), seeds, outcome, named.join("; "), traffic.to_string(), format!("{wall_s:.1}")]
+    let named = format!("{}{}", believed(verdict), named.join("; "));
+    vec![verdict.label(), seeds, outcome, named, traffic.to_string(), format!("{wall_s:.1}")]
 }
 
 /// The command line, with this case alone, or with so many seeds from its own on.
@@ -249,6 +256,7 @@ mod tests {
             seed: 3,
             watched: false,
             passed: named.is_empty() && not_run.is_none(),
+            believed_device: false,
             named,
             note: None,
             not_run,
@@ -354,9 +362,18 @@ mod tests {
 
     /// A case that tried nothing.
     fn idle() -> Verdict {
-        let moments = vec![Moment { what: "unbind", node: Some("node1".into()), traffic: Traffic::default() }];
+        let moments =
+            vec![Moment { what: "unbind", node: Some("node1".into()), traffic: Traffic::default() }];
         let not_exercised = Some("nothing came before any unbind".to_owned());
         Verdict { passed: false, not_exercised, moments, ..verdict(Vec::new(), None) }
+    }
+
+    #[test]
+    fn failure_of_a_trusting_driver_says_that_it_believed_the_device() {
+        let named = vec![Named::Panic { node: "node1".into(), said: "BUG".into() }];
+        let verdict = Verdict { believed_device: true, ..verdict(named, None) };
+        assert_eq!(outcome(&verdict), "FAILED, driver believed the device: panic on node1");
+        assert!(text(&of(vec![verdict])).contains("driver believed the device: panic on node1"));
     }
 
     #[test]
@@ -364,7 +381,10 @@ mod tests {
         let text = text(&of(vec![idle()]));
         assert!(text.lines().nth(1).is_some_and(|line| line.contains("NOT EXERCISED")), "{text}");
         assert!(text.contains("  nothing came before any unbind\n"), "{text}");
-        assert!(text.contains("rebind, seed 3: unbind of node1 after 0 sent, 0 received, 0 events\n"), "{text}");
+        assert!(
+            text.contains("rebind, seed 3: unbind of node1 after 0 sent, 0 received, 0 events\n"),
+            "{text}"
+        );
         assert!(text.ends_with("0 passed, 0 failed, 1 not exercised, 0 not run\n"), "{text}");
     }
 
@@ -402,7 +422,8 @@ mod tests {
         assert!(lines[2].contains("FAILED") && lines[2].contains("exit code 7 on node1"), "{text}");
         assert!(text.contains("again: niclab conform --case rebind --from 3"), "{text}");
         assert!(
-            text.contains("    received 2\n") && text.ends_with("1 passed, 1 failed, 0 not exercised, 0 not run\n"),
+            text.contains("    received 2\n")
+                && text.ends_with("1 passed, 1 failed, 0 not exercised, 0 not run\n"),
             "{text}"
         );
     }

@@ -122,6 +122,27 @@ mod tests {
         }
     }
 
+    /// Every choice for every value that shared code and models declare is out of its range, and leaves all other bits alone.
+    #[test]
+    fn every_declared_host_value_can_be_put_out_of_its_range() {
+        use crate::nic::host_values::{CardLimits, HostValue, OF_EVERY_CARD};
+        const LIMITS: CardLimits = CardLimits { nodes: 2, ports: 8, max_message_bytes: 64 };
+        for model in MODELS {
+            let values = || model.host_values.iter().copied().flatten();
+            assert!(values().all(|value| value.first_bit % 64 + value.bits <= 64), "{}", model.name);
+            assert!(values().count() > OF_EVERY_CARD.len(), "{} declares none of its own", model.name);
+            for value in values() {
+                for choice in 0..HostValue::CHOICES {
+                    let invalid = value.invalid(1, choice, &LIMITS);
+                    let invalid = invalid.unwrap_or_else(|| panic!("{}: {}", model.name, value.name));
+                    let word = value.write(u64::MAX / 3, invalid);
+                    assert_eq!(value.read(word), invalid, "{}: {}", model.name, value.name);
+                    assert_eq!(value.write(word, value.read(u64::MAX / 3)), u64::MAX / 3);
+                }
+            }
+        }
+    }
+
     #[test]
     fn values_that_cannot_be_are_named() {
         use crate::nic::registry::{Kind, Value};

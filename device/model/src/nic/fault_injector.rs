@@ -10,7 +10,9 @@
 //! * [`Fault::BadStatus`]: one status bit of a completion is flipped, its ownership is sound;
 //! * [`Fault::Delay`]: a completion is visible later. Writes, interrupts and replies behind it wait their turn, as posted
 //!   writes on a bus do: none overtakes it, and a driver that was told that a port is closed is never written to;
-//! * [`Fault::LostInterrupt`], [`Fault::DoubledInterrupt`].
+//! * [`Fault::LostInterrupt`], [`Fault::DoubledInterrupt`];
+//! * [`Fault::InvalidValue`]: one of the values that the model declares ([`crate::nic::host_values`]) is out of its range: a length,
+//!   an index, a handle, a count. Ownership is valid, so that a driver reads it.
 //!
 //! Each fault has its own generator and its own count of opportunities, so that the fate of the n-th completion follows
 //! from seed, node and n alone: it is the same in every shell, and changing one fault changes nothing of another. A shell
@@ -24,8 +26,12 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+use niclab_abi::FromBytes;
+use niclab_abi::control::{Reply, Request, STATUS_OK};
+
 use crate::nic::Statistics;
 use crate::nic::hand_over::{HandOver, HandOverError, Progress};
+use crate::nic::host_values::{CardLimits, HostValue, HostValues, Place};
 use crate::nic::unkind::Unkind;
 use smallvec::SmallVec;
 
@@ -58,12 +64,21 @@ pub enum Fault {
     LostInterrupt,
     /// An interrupt is raised twice.
     DoubledInterrupt,
+    /// A value is out of its range.
+    InvalidValue,
 }
 
 impl Fault {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 6] =
-        [Self::Stale, Self::Short, Self::BadStatus, Self::Delay, Self::LostInterrupt, Self::DoubledInterrupt];
+    pub const ALL: [Self; 7] = [
+        Self::Stale,
+        Self::Short,
+        Self::BadStatus,
+        Self::Delay,
+        Self::LostInterrupt,
+        Self::DoubledInterrupt,
+        Self::InvalidValue,
+    ];
 
     /// The name in cluster files and reports.
     pub const fn name(self) -> &'static str {
@@ -74,6 +89,7 @@ impl Fault {
             Self::Delay => "delay",
             Self::LostInterrupt => "lost_interrupt",
             Self::DoubledInterrupt => "doubled_interrupt",
+            Self::InvalidValue => "invalid_value",
         }
     }
 }
@@ -164,6 +180,22 @@ pub struct FaultInjector {
     ready: SmallVec<[Output; 2]>,
     /// Late completions and what waits behind them, each with the instant from which on it goes out.
     held: VecDeque<(Time, Output)>,
+    /// Values that can be out of range, and what their ranges are.
+    values: HostValues,
+    limits: CardLimits,
+    /// Control requests that are not answered: token and operation. At most [`MAX_ASKED`]. (Attack: a host that asks without end.)
+    asked: VecDeque<(u64, u32)>,
+}
+
+/// Requests whose operations are remembered until they are answered: more than a shell has pending.
+const MAX_ASKED: usize = 1 << 10;
+
+/// Bytes of a word of an answer's body.
+const BODY_WORD: usize = size_of::<u64>();
+
+/// The bytes of an answer in which a value stands.
+fn body_word(bytes: &[u8], value: &HostValue) -> Option<[u8; BODY_WORD]> {
+    bytes.get(Reply::BYTES + value.word() * BODY_WORD..)?.first_chunk().copied()
 }
 
 impl FaultInjector {
@@ -178,7 +210,16 @@ impl FaultInjector {
             now: Time::ZERO,
             ready: SmallVec::new(),
             held: VecDeque::new(),
+            values: &[],
+            limits: CardLimits::default(),
+            asked: VecDeque::new(),
         }
+    }
+
+    /// For a card that gives its host these values.
+    #[must_use]
+    pub fn with_host_values(self, values: HostValues, limits: CardLimits) -> Self {
+        Self { values, limits, ..self }
     }
 
     /// Other faults from now on. Generators and counts of opportunities go on; what is held stays held.
@@ -231,8 +272,109 @@ impl FaultInjector {
         });
     }
 
+    /// Remembers which operation a request asks for.
+    fn on_request(&mut self, token: u64, request: &[u8]) {
+        let Some(request) = Request::from_bytes(request) else { return };
+        if self.asked.len() == MAX_ASKED {
+            self.asked.pop_front();
+        }
+        self.asked.push_back((token, request.operation));
+    }
+
+    /// The value in an output, where it stands there.
+    fn value_in(&self, value: &HostValue, output: &Output, operation: Option<u32>) -> Option<u64> {
+        let word = match (output, value.place) {
+            (
+                Output::DmaWrite { content: Content::Completion { .. }, words, .. },
+                Place::Completion(before),
+            ) => *words.iter().rev().nth(before)?,
+            (
+                Output::DmaWrite { content: Content::Counts, words: found, .. },
+                Place::Counts { word, words },
+            ) => *found.get(word).filter(|_| found.len() == words)?,
+            (Output::Reply { bytes, .. }, Place::AnswerStatus) => Reply::from_bytes(bytes)?.status.into(),
+            (Output::Reply { bytes, .. }, Place::Answer(of)) if operation == Some(of) => {
+                let is_granted = Reply::from_bytes(bytes)?.status == STATUS_OK;
+                u64::from_le_bytes(body_word(bytes, value).filter(|_| is_granted)?)
+            }
+            (Output::Interrupt { cause, .. }, Place::EventCause) => (*cause).into(),
+            (Output::Interrupt { port, .. }, Place::EventPort) => (*port).into(),
+            (Output::Complete { bytes, .. }, Place::UsedLength) => (*bytes).into(),
+            _ => return None,
+        };
+        Some(value.read(word))
+    }
+
+    /// Whether one of the values in an output is out of range: which, and what it is.
+    fn draw_invalid(&mut self, output: &Output, operation: Option<u32>) -> Option<(HostValue, u64)> {
+        let found: SmallVec<[(HostValue, u64); 16]> = self
+            .values
+            .iter()
+            .copied()
+            .flatten()
+            .filter_map(|value| Some((*value, self.value_in(value, output, operation)?)))
+            // Where all values of so many bits are valid there is none to choose.
+            .filter(|(value, valid)| value.invalid(*valid, 0, &self.limits).is_some())
+            .collect();
+        if found.is_empty() {
+            return None;
+        }
+        let choice = self.draw(Fault::InvalidValue, found.len() * HostValue::CHOICES)?;
+        let (value, valid) = found.get(choice / HostValue::CHOICES)?;
+        Some((*value, value.invalid(*valid, choice % HostValue::CHOICES, &self.limits)?))
+    }
+
+    /// Puts one of the values in an output out of its range, where that is drawn.
+    fn spoil_value(&mut self, output: Output) -> Output {
+        let mut operation = None;
+        if let Output::Reply { token, .. } = &output
+            && let Some(index) = self.asked.iter().position(|(asked, _)| asked == token)
+        {
+            operation = self.asked.remove(index).map(|(_, operation)| operation);
+        }
+        let Some((value, invalid)) = self.draw_invalid(&output, operation) else { return output };
+        self.record(Fault::InvalidValue, &output);
+        let mut spoiled = output;
+        match &mut spoiled {
+            Output::DmaWrite { words, .. } => {
+                let at = match value.place {
+                    Place::Counts { word, .. } => Some(word),
+                    Place::Completion(before) => words.len().checked_sub(before + 1),
+                    _ => None,
+                };
+                if let Some(word) = at.and_then(|at| words.get_mut(at)) {
+                    *word = value.write(*word, invalid);
+                }
+            }
+            Output::Interrupt { cause, .. } if value.place == Place::EventCause => *cause = invalid as u32,
+            Output::Interrupt { port, .. } => *port = invalid as u32,
+            Output::Complete { bytes, .. } => *bytes = invalid as u32,
+            Output::Reply { bytes, .. } if value.place == Place::AnswerStatus => {
+                bytes.iter_mut().zip((invalid as u32).to_le_bytes()).for_each(|(byte, new)| *byte = new);
+            }
+            Output::Reply { bytes, .. } => {
+                let word = body_word(bytes, &value).map_or(0, u64::from_le_bytes);
+                let new = value.write(word, invalid).to_le_bytes();
+                let body = bytes.iter_mut().skip(Reply::BYTES + value.word() * BODY_WORD);
+                body.zip(new).for_each(|(byte, new)| *byte = new);
+            }
+            _ => {}
+        }
+        spoiled
+    }
+
+    /// The length that the used ring is to have of a buffer into which a shell has written so many bytes: an answer, or an event.
+    pub fn used_length(&mut self, bytes: u32) -> u32 {
+        let output = Output::Complete { at: self.now, token: 0, bytes };
+        match self.spoil_value(output) {
+            Output::Complete { bytes, .. } => bytes,
+            _ => bytes,
+        }
+    }
+
     /// Takes an output of the model that is for its host.
     fn take(&mut self, output: Output) {
+        let output = self.spoil_value(output);
         match &output {
             Output::DmaWrite { content, words, .. } => {
                 let fate = self.fate(*content, words.len());
@@ -355,6 +497,7 @@ impl FaultInjector {
     fn forget(&mut self) {
         self.ready.clear();
         self.held.clear();
+        self.asked.clear();
     }
 }
 
@@ -391,6 +534,10 @@ impl<N: Nic + ?Sized> Nic for FaultyNic<N> {
         match input {
             // The deadline may be that of what is held, and none of the model's.
             Input::Timeout if self.nic.poll_timeout().is_none_or(|deadline| deadline > now) => {}
+            Input::Control { token, request } => {
+                self.fault_injector.on_request(token, request);
+                self.nic.handle(now, input, node);
+            }
             Input::HostReset => {
                 self.fault_injector.forget();
                 self.nic.handle(now, input, node);
@@ -526,11 +673,13 @@ impl<N: Nic + ?Sized> Observed for FaultyNic<N> {
 mod tests {
     use alloc::vec;
 
+    use niclab_abi::control::{OP_COUNTERS, OP_PORT_OPEN};
     use proptest::prelude::*;
 
     use super::*;
     use crate::nic::alone::Alone;
     use crate::nic::frame::SharedFrame;
+    use crate::nic::host_values::Bound;
     use crate::platform::trace_tag::TraceTag;
 
     /// A model that wants what the test says.
@@ -769,6 +918,66 @@ mod tests {
         assert!(matches!(record.intended, Output::DmaWrite { message: Some(found), .. } if found == message));
     }
 
+    const VALUES: HostValues = &[&[
+        HostValue::new("length", Place::Completion(0), 0, 4, Bound::Fixed(9)),
+        HostValue::new("handle", Place::Completion(1), 0, 32, Bound::Unknown),
+        HostValue::new("launched", Place::Counts { word: 0, words: 2 }, 0, 64, Bound::Fixed(1 << 40)),
+        HostValue::new("port", Place::Answer(OP_PORT_OPEN), 32, 32, Bound::Ports),
+        HostValue::new("event port", Place::EventPort, 0, 32, Bound::Ports),
+        HostValue::new("used length", Place::UsedLength, 0, 32, Bound::Unknown),
+    ]];
+
+    fn with_values(seed: u64, outputs: impl IntoIterator<Item = Output>) -> Alone<FaultyNic<Wishes>> {
+        let limits = CardLimits { nodes: 2, ports: 8, max_message_bytes: 64 };
+        let wishes = Wishes { outputs: outputs.into_iter().collect(), ..Wishes::default() };
+        let injector = FaultInjector::new(always(Fault::InvalidValue), seed, 0);
+        faulty(wishes, injector.with_host_values(VALUES, limits))
+    }
+
+    #[test]
+    fn invalid_value_is_out_of_range_and_all_else_stays() {
+        let mut lengths = 0;
+        for seed in 0..50 {
+            let outputs = [write(SLOT, 0, &[5, 6, 0x0700_0003]), write(Content::Counts, 32, &[7, 8])];
+            let mut nic = with_values(seed, outputs);
+            let memory = memory(&drain(&mut nic));
+            assert!(memory[4] >= 1 << 40 && memory[5] == 8, "{memory:x?}");
+            let is_length = memory[2] & 0xf > 8 && memory[2] & !0xf == 0x0700_0000 && memory[1] == 6;
+            let is_handle = memory[1] != 6 && memory[2] == 0x0700_0003;
+            assert!(memory[0] == 5 && (is_length != is_handle), "{memory:x?}");
+            assert_eq!(nic.fault_injector.count(Fault::InvalidValue), 2);
+            lengths += u32::from(is_length);
+        }
+        assert!((10..40).contains(&lengths), "each value has its turn: {lengths} of 50");
+    }
+
+    #[test]
+    fn invalid_values_stand_in_answers_events_and_used_lengths() {
+        let answer = |status: u32| {
+            let body = [7_u32, 3].map(u32::to_le_bytes).concat();
+            let bytes = [status, 8].map(u32::to_le_bytes).concat().into_iter().chain(body).collect();
+            Output::Reply { at: at(1), token: 9, bytes }
+        };
+        let port_of = |nic: &mut Alone<FaultyNic<Wishes>>| match &drain(nic)[..] {
+            [Output::Reply { bytes, .. }] => u32::from_le_bytes(bytes[12..16].try_into().unwrap()),
+            other => panic!("{other:?}"),
+        };
+        let asks = |nic: &mut Alone<FaultyNic<Wishes>>, operation: u32| {
+            let request = [operation, 0].map(u32::to_le_bytes).concat();
+            nic.handle(at(0), Input::Control { token: 9, request: &request });
+        };
+        for (operation, status, is_invalid) in
+            [(OP_PORT_OPEN, STATUS_OK, true), (OP_PORT_OPEN, 3, false), (OP_COUNTERS, STATUS_OK, false)]
+        {
+            let mut nic = with_values(1, [answer(status)]);
+            asks(&mut nic, operation);
+            assert_eq!(port_of(&mut nic) >= 8, is_invalid, "operation {operation}, status {status}");
+        }
+        let mut nic = with_values(1, [interrupt(3)]);
+        assert!(matches!(drain(&mut nic)[..], [Output::Interrupt { cause: 1, port: 8.., .. }]));
+        assert_ne!(nic.nic.fault_injector.used_length(16), 16);
+    }
+
     #[test]
     fn records_are_the_last_ones_and_numbered() {
         let mut nic = nic(always(Fault::LostInterrupt), (0..100).map(interrupt));
@@ -785,7 +994,7 @@ mod tests {
     }
 
     fn rates() -> impl Strategy<Value = Rates> {
-        (prop::array::uniform6(0.0..1.0_f64), 0..10_000_u64).prop_map(|(chances, delay)| Rates {
+        (prop::array::uniform7(0.0..1.0_f64), 0..10_000_u64).prop_map(|(chances, delay)| Rates {
             of: chances.map(|chance| Rate::new(Chance::from_probability(chance), Vec::new())),
             delay: Span::from_ps(delay),
         })

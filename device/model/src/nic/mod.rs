@@ -8,6 +8,7 @@ pub mod alone;
 pub mod fault_injector;
 pub mod frame;
 pub mod hand_over;
+pub mod host_values;
 pub mod parcel;
 pub mod registry;
 pub mod series;

@@ -15,6 +15,7 @@ use thiserror::Error;
 use crate::fabric::Routing;
 use crate::nic::Address;
 use crate::nic::Nic;
+use crate::nic::host_values::HostValues;
 use crate::nic::windows::Window;
 use crate::platform::profile::Profile;
 
@@ -50,6 +51,8 @@ pub struct Model {
     pub machines: &'static [&'static str],
     /// What drivers and libraries may ask of a card: bits of [`niclab_abi::config`].
     pub features: u64,
+    /// The values that a card gives its host and that a driver must check before it uses them.
+    pub host_values: HostValues,
     /// The message of a program's that begins in a frame, as the frame says. None where none does: it goes on in this frame, or
     /// the frame is the cards' own.
     pub begun: fn(&[u8]) -> Option<Begun>,

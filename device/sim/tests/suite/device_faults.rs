@@ -45,6 +45,13 @@ fn a_fault_befalls_the_message_that_was_named() {
 }
 
 #[test]
+fn invalid_value_is_refused_where_no_driver_runs() {
+    let faults = DeviceFaults { invalid_value_at: vec![1], ..DeviceFaults::default() };
+    let refused = run(&config(WorkloadKind::Stream, faults), &Options::default()).err().unwrap();
+    assert!(refused.to_string().contains("`invalid_value`"), "{refused}");
+}
+
+#[test]
 fn interrupts_that_are_lost_or_doubled_are_no_difference_in_the_ledger() {
     let faults = DeviceFaults {
         lost_interrupt_at: vec![1, 2],

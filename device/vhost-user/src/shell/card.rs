@@ -14,6 +14,7 @@ use niclab_abi::{
 };
 use niclab_model::nic::fault_injector::{FaultInjector, FaultyNic};
 use niclab_model::nic::frame::SharedFrame;
+use niclab_model::nic::host_values::{CardLimits, HostValues};
 use niclab_model::nic::parcel::Parcel;
 use niclab_model::nic::registry::AnyNic;
 use niclab_model::nic::unkind::{Unkind, UnkindNic};
@@ -113,6 +114,10 @@ pub struct Card {
     is_polled: bool,
     /// What goes wrong in it.
     pub device_faults: DeviceFaults,
+    /// Values that it gives its host, for faults that put them out of their ranges, and these.
+    pub host_values: HostValues,
+    /// The ranges.
+    pub limits: CardLimits,
     /// What it keeps back, where it is unkind.
     pub manners: Option<Box<Manners>>,
     /// The driver has sent a request since the last reset: until then nothing may be written into its memory.
@@ -155,6 +160,8 @@ impl Card {
             earlier_doorbells: 0,
             is_polled: false,
             device_faults: DeviceFaults::default(),
+            host_values: &[],
+            limits: CardLimits::default(),
             manners: None,
             is_running: false,
             is_told_cut: false,
@@ -498,7 +505,8 @@ impl Card {
             rules.on_reply(&self.pages, token, now.as_ref(), bytes);
         }
         let manners = self.manners.as_deref_mut();
-        if let Err(error) = self.control.reply(vring, &self.memory, token, bytes, manners) {
+        let injector = self.nic.fault_injector_mut();
+        if let Err(error) = self.control.reply(vring, &self.memory, token, bytes, manners, injector) {
             self.on_ring_error(error);
         }
         self.call_in_vain(QUEUE_CONTROL);
@@ -532,7 +540,8 @@ impl Card {
         }
         let vring = self.vrings.get(QUEUE_EVENT as usize);
         let unusable = self.events.unusable_buffers;
-        let delivered = self.events.deliver(vring, &self.memory, self.manners.as_deref_mut());
+        let (manners, injector) = (self.manners.as_deref_mut(), self.nic.fault_injector_mut());
+        let delivered = self.events.deliver(vring, &self.memory, manners, injector);
         self.note_events(delivered, unusable);
         self.call_in_vain(QUEUE_EVENT);
     }

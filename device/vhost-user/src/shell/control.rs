@@ -3,6 +3,7 @@
 use niclab_abi::control::{Reply, STATUS_BAD_LENGTH};
 use niclab_abi::{FromBytes, QUEUE_CONTROL, ToBytes};
 use niclab_model::nic::MAX_CONTROL_BYTES;
+use niclab_model::nic::fault_injector::FaultInjector;
 use smallvec::SmallVec;
 
 use super::events::write;
@@ -107,6 +108,7 @@ impl Control {
         token: u64,
         bytes: &[u8],
         manners: Option<&mut Manners>,
+        fault_injector: Option<&mut FaultInjector>,
     ) -> Result<(), RingError> {
         let Some(index) = self.pending.iter().position(|pending| pending.token == token) else {
             return Ok(());
@@ -120,7 +122,7 @@ impl Control {
             self.unanswerable += 1;
         }
         let mut burst = Burst::open(vring, memory)?;
-        burst.push_used(head, written);
+        burst.push_used(head, fault_injector.map_or(written, |injector| injector.used_length(written)));
         let wish = burst.publish();
         let is_left = |manners: &mut Manners| manners.leaves_interrupt(QUEUE_CONTROL);
         if wish == Interrupt::Wanted && !manners.is_some_and(is_left) && burst.interrupt() {

@@ -6,6 +6,7 @@ use niclab_abi::event::{
     CAUSE_ARMED, CAUSE_HANDED_OVER, CAUSE_LINK, CAUSE_MESSAGE, CAUSE_UNAUTHORIZED, Event,
 };
 use niclab_abi::{FromBytes, QUEUE_EVENT, ToBytes};
+use niclab_model::nic::fault_injector::FaultInjector;
 use niclab_model::nic::unkind::Kind;
 
 use super::manners::Manners;
@@ -63,6 +64,7 @@ impl Events {
         vring: Option<&Vring>,
         memory: &DmaMemory,
         mut manners: Option<&mut Manners>,
+        mut fault_injector: Option<&mut FaultInjector>,
     ) -> Result<(), RingError> {
         let Some(vring) = vring.filter(|_| !self.waiting.is_empty()) else { return Ok(()) };
         let mut burst = Burst::open(vring, memory)?;
@@ -82,7 +84,9 @@ impl Events {
                 continue;
             }
             self.waiting.remove(&(cause, port));
-            burst.push_used(head, Event::BYTES as u32);
+            let written = Event::BYTES as u32;
+            let injector = fault_injector.as_deref_mut();
+            burst.push_used(head, injector.map_or(written, |injector| injector.used_length(written)));
             // Published one by one: one event, one interrupt.
             let wish = burst.publish();
             let is_left = |manners: &mut Manners| manners.leaves_interrupt(QUEUE_EVENT);

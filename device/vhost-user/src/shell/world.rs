@@ -168,7 +168,8 @@ impl World<'_> {
         if let Some(fault_injector) = card.nic.fault_injector_mut() {
             fault_injector.set_rates(rates);
         } else if !faults.is_none() {
-            let fault_injector = FaultInjector::new(rates, self.common.seed, node as u16);
+            let fault_injector = FaultInjector::new(rates, self.common.seed, node as u16)
+                .with_host_values(card.host_values, card.limits);
             card.inject(fault_injector);
             self.common.has_device_faults = true;
         }

@@ -67,6 +67,21 @@ fn a_short_slice_says_that_all_is_well() {
 }
 
 #[test]
+fn invalid_value_is_out_of_range_in_a_valid_slice() {
+    let (lab, guests, [mut a, b]) = faulty(DeviceFaults::default());
+    let node = lab.config().nodes[1].name.clone();
+    let faults = DeviceFaults { invalid_value: 1.0, ..DeviceFaults::default() };
+    let set = Request::SetDeviceFaults { node, faults };
+    assert!(matches!(answer(lab.daemon().shell(), &set), Answer::Done));
+    send(&lab, &mut a, [7], 0);
+    let status = slice(&guests[1], &b, 0)[SLICE_STATUS_WORD];
+    let (words, port, node) = (status & 0xf, status >> 8 & 0xff, status >> 16 & 0xffff);
+    assert!(words > 8 || port >= 8 || node >= 2, "{status:#x}");
+    assert_eq!((status >> 32, status >> 7 & 1), (1, 1), "it is the host's: {status:#x}");
+    assert_eq!(stats(&lab, 1).device_faults, [("invalid_value".to_owned(), 1)].into());
+}
+
+#[test]
 fn a_late_completion_comes_when_model_time_has_passed() {
     let faults = DeviceFaults { delay_at: vec![1], delay_ns: 50_000, ..DeviceFaults::default() };
     let (lab, _guests, [mut a, mut b]) = faulty(faults);

@@ -79,6 +79,7 @@ mod tests {
             seed,
             watched: false,
             passed: is_passed,
+            believed_device: false,
             named,
             note: None,
             not_run: None,

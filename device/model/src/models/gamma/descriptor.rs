@@ -7,10 +7,12 @@ use alloc::vec::Vec;
 use niclab_abi::active_ports::{ACTIVE_PORT_MAX_MESSAGE_BYTES, ACTIVE_PORTS};
 use niclab_abi::config::FEATURE_RINGS;
 use niclab_abi::receive::MAX_SLICES;
+use niclab_abi::rings::{OP_FIFO_LOOK, OP_RING_TERMS, RING_LENGTH_SHIFT, RING_MAX_BUFFER_BYTES};
 
 use crate::models::gamma::config::{Config, acknowledgements};
 use crate::models::gamma::nic::Gamma;
 use crate::models::gamma::wire::{Carried, PROTOCOL};
+use crate::nic::host_values::{self, Bound, HostValue, Place};
 use crate::nic::registry::{
     AnyNic, Begun, BuildError, Choice, Draw, DrawnWorkload, Kind, Limits, Model, Origin, Parameter, Promise,
     Promises, Seat, Swarm, Value, Values,
@@ -34,12 +36,35 @@ pub static MODEL: Model = Model {
     default_profile: "fast-ethernet-p133",
     machines: &[],
     features: FEATURE_RINGS,
+    host_values: &[host_values::OF_EVERY_CARD, HOST_VALUES],
     begun,
     routing: None,
     build,
     programs: None,
     swarm: Swarm { one_in: 0, draws_device_faults: false, draws_apart: true, draw },
 };
+
+/// The length in a descriptor that comes back, and the terms of the cluster's drivers ([`niclab_abi::rings::RingTerms`]).
+const HOST_VALUES: &[HostValue] = &[
+    HostValue::new(
+        "frame length",
+        Place::Completion(0),
+        RING_LENGTH_SHIFT,
+        14,
+        Bound::Fixed(RING_MAX_BUFFER_BYTES as u64 + 1),
+    ),
+    term("receive buffers", 0, Bound::Fixed(1 << 20)),
+    term("window", 32, Bound::Fixed(1 << 20)),
+    term("frames to an acknowledgement", 64, Bound::Fixed(1 << 20)),
+    term("buffers of other protocols", 96, Bound::Fixed(1 << 20)),
+    term("longest frame", 192, Bound::Fixed(RING_MAX_BUFFER_BYTES as u64 + 1)),
+    term("protocol", 288, Bound::Fixed(256)),
+    HostValue::new("bytes in the FIFO", Place::Answer(OP_FIFO_LOOK), 0, 32, Bound::Fixed(1 << 16)),
+];
+
+const fn term(name: &'static str, first_bit: u32, bound: Bound) -> HostValue {
+    HostValue::new(name, Place::Answer(OP_RING_TERMS), first_bit, 32, bound)
+}
 
 const BUFFERS: &str = "receive_buffers";
 const WINDOW: &str = "window_frames";

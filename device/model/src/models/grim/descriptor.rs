@@ -14,6 +14,7 @@ use crate::models::grim::nic::Grim;
 use crate::models::grim::peripherals;
 use crate::models::grim::wire::{Fragment, HEAD_BYTES, Header, Kind as FrameKind, PROTOCOL, Purpose};
 use crate::nic::Address;
+use crate::nic::host_values::{self, Bound, HostValue, Place};
 use crate::nic::registry::{
     AnyNic, Begun, BuildError, Draw, DrawnWorkload, Kind, Limits, Model, Origin, Parameter, Problem, Promise,
     Promises, Seat, Swarm, Value, Values,
@@ -46,12 +47,32 @@ pub static MODEL: Model = Model {
         "function_card",
     ],
     features: FEATURE_CHANNELS | FEATURE_REGIONS,
+    host_values: &[
+        host_values::OF_EVERY_CARD,
+        host_values::OF_PORTS,
+        host_values::OF_REGIONS,
+        host_values::OF_SLICES,
+        HOST_VALUES,
+    ],
     begun,
     routing: None,
     build,
     programs: None,
     swarm: Swarm { one_in: 0, draws_device_faults: true, draws_apart: false, draw },
 };
+
+/// Payload words of a slice, counted from the status word: the handler, and of a message with payload where that lies.
+const HOST_VALUES: &[HostValue] = &[
+    HostValue::new("handler", Place::Completion(3), 0, 64, Bound::Unknown),
+    HostValue::new("payload offset", Place::Completion(4), 0, 32, Bound::Fixed(1 << 30)),
+    HostValue::new(
+        "payload bytes",
+        Place::Completion(4),
+        32,
+        32,
+        Bound::Fixed(CHANNEL_MAX_BULK_BYTES as u64 + 1),
+    ),
+];
 
 /// Headers and registers are stored one by one, payload in bursts (section 5.2).
 const WINDOWS: &[Window] = &[

@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use niclab_abi::config::{
     FEATURE_COLLECTIVES, FEATURE_FIRMWARE, FEATURE_HAND_OVER, FEATURE_POSTS, FEATURE_REGIONS,
 };
+use niclab_abi::posts::POST_UNALIKE;
 use niclab_abi::receive::MAX_SLICES;
 use niclab_components::{Assembly, Bundled, Checked, Fault, Format, Kind as Part, Parameter as Setting};
 
@@ -17,6 +18,7 @@ use crate::models::inic::drawing;
 use crate::models::inic::nic::Inic;
 use crate::models::inic::wire::{self, PROTOCOL};
 use crate::nic::Address;
+use crate::nic::host_values::{self, Bound, HostValue, NEVER_COUNTED, Place};
 use crate::nic::registry::{
     AnyNic, Begun, BuildError, Choice, Draw, DrawnWorkload, Kind, Limits, Model, Origin, Parameter, Problem,
     Programs, Promise, Promises, Seat, Swarm, Value, Values,
@@ -60,12 +62,30 @@ pub static MODEL: Model = Model {
     ],
     features: FEATURE_POSTS | FEATURE_REGIONS | FEATURE_FIRMWARE | FEATURE_HAND_OVER | FEATURE_COLLECTIVES,
     windows: PAGES_OF_PORTS,
+    host_values: &[
+        host_values::OF_EVERY_CARD,
+        host_values::OF_PORTS,
+        host_values::OF_REGIONS,
+        host_values::OF_FIRMWARE,
+        HOST_VALUES,
+    ],
     begun,
     routing: None,
     build,
     programs: Some(Programs { promises: promises_of_image, draw: drawing::image }),
     swarm: Swarm { one_in: 0, draws_device_faults: true, draws_apart: false, draw },
 };
+
+/// Words of an event, counted from the last, as [`niclab_abi::posts::PostEvent`] has them.
+const HOST_VALUES: &[HostValue] = &[
+    HostValue::new("event kind", Place::Completion(0), 0, 8, Bound::Fixed(64)),
+    HostValue::new("event result", Place::Completion(0), 8, 8, Bound::Fixed(POST_UNALIKE as u64 + 1)),
+    HostValue::new("event message", Place::Completion(6), 0, 64, Bound::Fixed(NEVER_COUNTED)),
+    HostValue::new("event source", Place::Completion(7), 0, 64, Bound::Fixed(1 << 32)),
+    HostValue::new("moved bytes", Place::Completion(8), 0, 64, Bound::MessageBytes),
+    HostValue::new("message bytes", Place::Completion(9), 0, 64, Bound::MessageBytes),
+    HostValue::new("user value", Place::Completion(10), 0, 64, Bound::Unknown),
+];
 
 const ASSEMBLY: &str = "assembly";
 const MESSAGE_BYTES: &str = "max_message_bytes";

@@ -10,6 +10,7 @@ use niclab_abi::receive::MAX_SLICES;
 use crate::models::mailbox::config::{Config, MAX_PARTNERS, PORTS};
 use crate::models::mailbox::nic::Mailbox;
 use crate::models::mailbox::wire::{self, Header, PROTOCOL};
+use crate::nic::host_values;
 use crate::nic::registry::{
     AnyNic, Begun, BuildError, Draw, DrawnWorkload, Kind, Limits, Model, Origin, Parameter, Promise,
     Promises, Seat, Swarm, Value, Values,
@@ -36,6 +37,7 @@ pub static MODEL: Model = Model {
     default_profile: "htx-200mhz-fitted",
     machines: &["load", "transmit", "receive", "store"],
     features: FEATURE_SLICES,
+    host_values: &[host_values::OF_EVERY_CARD, host_values::OF_PORTS, host_values::OF_SLICES],
     begun,
     routing: None,
     build,

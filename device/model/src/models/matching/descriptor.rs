@@ -4,12 +4,13 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use niclab_abi::config::{FEATURE_FIRMWARE, FEATURE_LISTS, FEATURE_REGIONS, FEATURE_SPILL};
-use niclab_abi::lists::MAX_ENTRIES;
+use niclab_abi::lists::{EVENT_REFUSED, MAX_ENTRIES, PORTALS, RESULT_LIST_FULL};
 
 use crate::models::matching::config::{Config, PORTS};
 use crate::models::matching::nic::Match;
 use crate::models::matching::wire::{self, Frame, Operation, PROTOCOL};
 use crate::nic::Address;
+use crate::nic::host_values::{self, Bound, HostValue, NEVER_COUNTED, Place};
 use crate::nic::registry::{
     AnyNic, Begun, BuildError, Draw, DrawnWorkload, Kind, Limits, Model, Origin, Parameter, Promise,
     Promises, Seat, Swarm, Value, Values,
@@ -35,12 +36,49 @@ pub static MODEL: Model = Model {
     default_profile: "match-500mhz",
     machines: &["load", "transmit", "receive", "store"],
     features: FEATURE_LISTS | FEATURE_REGIONS | FEATURE_FIRMWARE | FEATURE_SPILL,
+    host_values: &[
+        host_values::OF_EVERY_CARD,
+        host_values::OF_PORTS,
+        host_values::OF_REGIONS,
+        host_values::OF_FIRMWARE,
+        HOST_VALUES,
+    ],
     begun,
     routing: None,
     build,
     programs: None,
     swarm: Swarm { one_in: 3, draws_device_faults: true, draws_apart: false, draw },
 };
+
+/// Words of an event, counted from the last, as [`niclab_abi::lists::ListEvent`] has them, and of a counter.
+const HOST_VALUES: &[HostValue] = &[
+    HostValue::new("event kind", Place::Completion(0), 0, 8, Bound::Fixed(EVENT_REFUSED as u64 + 1)),
+    HostValue::new("event result", Place::Completion(0), 8, 8, Bound::Fixed(RESULT_LIST_FULL as u64 + 1)),
+    HostValue::new("event portal", Place::Completion(0), 16, 8, Bound::Fixed(PORTALS as u64)),
+    HostValue::new("overflow user value", Place::Completion(2), 0, 64, Bound::Unknown),
+    HostValue::new("overflow handle", Place::Completion(3), 0, 64, Bound::Unknown),
+    HostValue::new("event handle", Place::Completion(4), 0, 32, Bound::Unknown),
+    HostValue::new("event port", Place::Completion(4), 32, 16, Bound::Ports),
+    HostValue::new("event node", Place::Completion(4), 48, 16, Bound::Nodes),
+    HostValue::new("event offset", Place::Completion(5), 0, 64, Bound::Fixed(NEVER_COUNTED)),
+    HostValue::new("moved bytes", Place::Completion(6), 0, 64, Bound::MessageBytes),
+    HostValue::new("requested bytes", Place::Completion(7), 0, 64, Bound::MessageBytes),
+    HostValue::new("user value", Place::Completion(10), 0, 64, Bound::Unknown),
+    HostValue::new(
+        "counted failures",
+        Place::Counts { word: 0, words: 2 },
+        0,
+        64,
+        Bound::Fixed(NEVER_COUNTED),
+    ),
+    HostValue::new(
+        "counted successes",
+        Place::Counts { word: 1, words: 2 },
+        0,
+        64,
+        Bound::Fixed(NEVER_COUNTED),
+    ),
+];
 
 const ENTRIES: &str = "match_entries";
 const MESSAGE_BYTES: &str = "max_message_bytes";

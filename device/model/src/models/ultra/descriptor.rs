@@ -9,6 +9,7 @@ use niclab_abi::config::FEATURE_SLICES;
 use crate::models::ultra::config::{Config, FlowControl, PORTS, Unauthorized};
 use crate::models::ultra::nic::Ultra;
 use crate::models::ultra::wire::{self, Header, MAX_WORDS, PROTOCOL, Packet};
+use crate::nic::host_values;
 use crate::nic::registry::{
     AnyNic, Begun, BuildError, Choice, Draw, DrawnWorkload, Kind, Limits, Model, Origin, Parameter, Problem,
     Promise, Promises, Seat, Swarm, Value, Values,
@@ -33,6 +34,7 @@ pub static MODEL: Model = Model {
     default_profile: "htx-200mhz",
     machines: &["load", "transmit", "receive", "store"],
     features: FEATURE_SLICES,
+    host_values: &[host_values::OF_EVERY_CARD, host_values::OF_PORTS, host_values::OF_SLICES],
     begun,
     routing: Some(wire::routed_to),
     build,

@@ -158,7 +158,8 @@ impl PortMemory {
             let of_slice = |words: usize| (words + SLICE_WORDS - 1 - SLICE_STATUS_WORD) / SLICE_WORDS;
             let (before, behind) = (of_slice(first), of_slice(first + count));
             let last = behind.checked_sub(1).filter(|_| behind > before).map(|slice| slice * SLICE_WORDS);
-            let last_status = last.and_then(|slice| self.slices.words.get(slice + SLICE_STATUS_WORD).copied());
+            let last_status =
+                last.and_then(|slice| self.slices.words.get(slice + SLICE_STATUS_WORD).copied());
             return Some((changed, Stored::Slices { count: (behind - before) as u64, last_status }));
         }
         let part = self.status.part(address, bytes)?;

@@ -271,7 +271,8 @@ impl Port {
 
     /// The device is about to store an event: it says whether the command of this port was in order.
     fn check_event(&self, status: Option<u64>, book: &mut Book) {
-        let Some(status) = status.filter(|status| self.has_lists && event_kind(*status) == EVENT_REFUSED) else {
+        let Some(status) = status.filter(|status| self.has_lists && event_kind(*status) == EVENT_REFUSED)
+        else {
             return;
         };
         let result = match event_result(status) {
