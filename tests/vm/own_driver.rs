@@ -208,6 +208,11 @@ fn the_example_for_descriptor_rings_holds_over_the_same() {
 }
 
 #[test]
+fn example_for_match_holds_over_the_same() {
+    example_holds("match", "1024");
+}
+
+#[test]
 fn each_node_has_the_driver_and_the_parameters_that_it_is_given() {
     let niclab = Niclab::new();
     let driver = example_on("node1");
