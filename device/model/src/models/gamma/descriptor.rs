@@ -44,7 +44,8 @@ pub static MODEL: Model = Model {
     swarm: Swarm { one_in: 0, draws_device_faults: false, draws_apart: true, draw },
 };
 
-/// The length in a descriptor that comes back, and the terms of the cluster's drivers ([`niclab_abi::rings::RingTerms`]).
+/// The length in a descriptor that comes back, and the terms of the cluster's drivers ([`niclab_abi::rings::RingTerms`]). Ours: the
+/// interface.
 const HOST_VALUES: &[HostValue] = &[
     HostValue::new(
         "frame length",

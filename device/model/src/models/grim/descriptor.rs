@@ -61,7 +61,8 @@ pub static MODEL: Model = Model {
     swarm: Swarm { one_in: 0, draws_device_faults: true, draws_apart: false, draw },
 };
 
-/// Payload words of a slice, counted from the status word: the handler, and of a message with payload where that lies.
+/// Payload words of a slice, counted from the status word: the handler, and of a message with payload where that lies. Ours: the
+/// interface.
 const HOST_VALUES: &[HostValue] = &[
     HostValue::new("handler", Place::Completion(3), 0, 64, Bound::Unknown),
     HostValue::new("payload offset", Place::Completion(4), 0, 32, Bound::Fixed(1 << 30)),
