@@ -230,25 +230,18 @@ impl<'l, 'r, 'c> Conduct<'l, 'r, 'c> {
         self.judged_anew()
     }
 
-    /// Values out of range in all that the card gives its host, answers to a driver that starts among them.
+    /// Values out of range in all that the card gives its host once the driver has it. While a driver starts there are none: one that
+    /// leaves the card alone at the first answer resets it while QEMU maps the BAR, and QEMU 11.1 ends by that (segmentation fault).
     fn invalid_values(&mut self, number: usize) -> Result<(), Trouble> {
         for _ in 0..ROUNDS {
             self.lab.set_faults(&case::faults(number))?;
-            match self.lab.settle() {
-                // A driver may leave a card alone whose answers make no sense.
-                Err(Trouble::Step { .. } | Trouble::NotHealthy(_)) => {
-                    self.lab.set_faults(&DeviceFaults::default())?;
-                    self.lab.settle()?;
-                    self.lab.set_faults(&case::faults(number))?;
-                }
-                settled => settled?,
-            }
             let programs = self.lab.start_all(self.command)?;
             self.lab.wait(&programs, self.lab.patient(FAULTY))?;
             self.end(&programs)?;
+            self.lab.set_faults(&DeviceFaults::default())?;
+            self.lab.settle()?;
         }
-        self.lab.set_faults(&DeviceFaults::default())?;
-        self.judged_anew()
+        self.judged()
     }
 
     fn combined(&mut self) -> Result<(), Trouble> {

@@ -94,9 +94,6 @@ pub enum Trouble {
     /// Something does not come to its end.
     #[error("{0}")]
     Hang(String),
-    /// A driver has its card, and does not say that it can use it.
-    #[error("{0}")]
-    NotHealthy(String),
     /// A step failed.
     #[error("{step} failed: {said}")]
     Step {
@@ -448,10 +445,7 @@ impl<'a> Laboratory<'a> {
                 }
                 if Instant::now() >= deadline {
                     let why = health.map_or_else(|error| error.to_string(), |health| health.to_string());
-                    return Err(Trouble::NotHealthy(format!(
-                        "{} does not get healthy: {why}",
-                        self.name(rank)
-                    )));
+                    return Err(Trouble::Hang(format!("{} does not get healthy: {why}", self.name(rank))));
                 }
                 self.pass(HEALTH_INTERVAL)?;
             }

@@ -357,7 +357,7 @@ fn of_trouble(trouble: Trouble, has_own: bool) -> Failed {
         Trouble::Ended(failure) => return of_failure(failure, has_own),
         Trouble::Monitor(error) => return not_run(error),
         Trouble::Qemu(error) => return not_run(error),
-        Trouble::Hang(what) | Trouble::NotHealthy(what) => Named::Hang { what },
+        Trouble::Hang(what) => Named::Hang { what },
         Trouble::Step { step, said } => Named::Step { step, said },
         Trouble::Exit { node, code, said } => Named::Exit { node, code, said },
     };
