@@ -66,13 +66,7 @@ pub static MODEL: Model = Model {
 const HOST_VALUES: &[HostValue] = &[
     HostValue::new("handler", Place::Completion(3), 0, 64, Bound::Unknown),
     HostValue::new("payload offset", Place::Completion(4), 0, 32, Bound::Fixed(1 << 30)),
-    HostValue::new(
-        "payload bytes",
-        Place::Completion(4),
-        32,
-        32,
-        Bound::Fixed(CHANNEL_MAX_BULK_BYTES as u64 + 1),
-    ),
+    HostValue::new("payload bytes", Place::Completion(4), 32, 32, Bound::Fixed(CHANNEL_MAX_BULK_BYTES + 1)),
 ];
 
 /// Headers and registers are stored one by one, payload in bursts (section 5.2).
