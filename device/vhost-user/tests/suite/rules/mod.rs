@@ -274,7 +274,7 @@ fn launch_a_command_with_a_reserved_word() -> (Lab, Vec<Arc<ClusterGuest>>) {
     let lab = watched(1, "match");
     let guest = lab.guest(0).unwrap();
     let mut port = ListPort::open(&guest, 64).unwrap();
-    port.port_mut().launch_raw(COMMAND_UNLINK.into(), &[1, 7, 0, 0, 0, 0, 0, 0, 0, 0]);
+    port.port_mut().launch_raw(COMMAND_UNLINK, &[1, 7, 0, 0, 0, 0, 0, 0, 0, 0]);
     port.announce();
     until("the refusal", || port.try_event().is_some());
     (lab, vec![guest])
