@@ -370,10 +370,11 @@ mod tests {
 
     #[test]
     fn failure_of_a_trusting_driver_says_that_it_believed_the_device() {
-        let named = vec![Named::Panic { node: "node1".into(), said: "BUG".into() }];
+        let (node, rule) = ("node1".to_owned(), "slot-free".to_owned());
+        let named = vec![Named::Rule { node, rule, count: 1, said: String::new() }];
         let verdict = Verdict { believed_device: true, ..verdict(named, None) };
-        assert_eq!(outcome(&verdict), "FAILED, driver believed the device: panic on node1");
-        assert!(text(&of(vec![verdict])).contains("driver believed the device: panic on node1"));
+        assert_eq!(outcome(&verdict), "FAILED, driver believed the device: rule slot-free on node1, 1 times");
+        assert!(text(&of(vec![verdict])).contains("driver believed the device: rule slot-free on node1"));
     }
 
     #[test]
