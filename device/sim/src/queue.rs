@@ -15,7 +15,7 @@
 use std::collections::BTreeMap;
 
 use niclab_model::fabric::Way;
-use niclab_model::time::Time;
+use niclab_model::time::{EndOfTime, Time};
 
 /// What happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,6 +139,8 @@ pub struct Queue {
     far: BTreeMap<u64, Vec<Entry>>,
     /// Events that are no deadline: while there are none, only timers can go on.
     lively: usize,
+    /// An event was due after the end of model time. It is not kept: the run ends with this error.
+    past_end: Option<EndOfTime>,
 }
 
 impl Queue {
@@ -156,11 +158,18 @@ impl Queue {
             occupied: 0,
             far: BTreeMap::new(),
             lively: 0,
+            past_end: None,
         }
     }
 
     /// Adds an event of `node`, caused by `cause`. What another node caused must be as much later as the way is long.
+    ///
+    /// An event after the end of model time is dropped, and [`Queue::past_end`] says so from then on.
     pub fn push(&mut self, at: Time, node: u16, cause: u16, event: Event) {
+        if let Err(error) = at.within_limit() {
+            self.past_end.get_or_insert(error);
+            return;
+        }
         self.lively += usize::from(event != Event::Timeout);
         let bucket = self.bucket_of(at, event.lane());
         let entry = Entry::new(at, node, cause, event);
@@ -316,6 +325,12 @@ impl Queue {
         self.current = bucket;
     }
 
+    /// Why the run ends, if an event was due after the end of model time.
+    #[must_use]
+    pub const fn past_end(&self) -> Option<EndOfTime> {
+        self.past_end
+    }
+
     /// Whether anything but deadlines is to come.
     pub const fn is_lively(&self) -> bool {
         self.lively > 0
@@ -415,6 +430,19 @@ mod tests {
             Event::Cross { frame } => (at.as_ps(), node, 2, frame),
             Event::Host | Event::Timeout | Event::HandOver | Event::Silence => (at.as_ps(), node, 3, 0),
         })
+    }
+
+    #[test]
+    fn an_event_past_the_end_of_time_is_an_error_and_none_to_come() {
+        let mut queue = Queue::new(way(0, 10));
+        queue.push(Time::LIMIT, 0, 0, Event::Host);
+        assert_eq!(queue.past_end(), None);
+        for at in [Time::LIMIT + Span::SHORTEST, Time::END] {
+            queue.push(at, 1, 1, Event::Timeout);
+        }
+        assert_eq!(queue.past_end(), Some(EndOfTime { at: Time::LIMIT + Span::SHORTEST }));
+        assert_eq!(queue.pop(), Some((Time::LIMIT, 0, Event::Host)));
+        assert_eq!(queue.pop(), None);
     }
 
     proptest! {

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use niclab_model::time::EndOfTime;
 use niclab_spec::monitor::DaemonStats;
 use niclab_spec::report::{Mode, REPORT_VERSION, Report, nic_names};
 use niclab_spec::{RecordingError, SimConfig, WorkloadProblem};
@@ -24,6 +25,9 @@ pub enum RunError {
     /// The recording cannot be replayed.
     #[error(transparent)]
     Recording(#[from] RecordingError),
+    /// Model time has reached its end, so that no figure could be exact.
+    #[error("{0}; the workload and the links say how long it takes (`pause_ns`, rates, latencies, timeouts)")]
+    EndOfTime(#[from] EndOfTime),
     /// The timeline or the capture cannot be written.
     #[error("cannot write the timeline or the capture: {0}; is there room?")]
     Observer(#[from] std::io::Error),
@@ -80,7 +84,7 @@ impl Default for Options<'_> {
 /// Runs a simulation to its end.
 ///
 /// # Errors
-/// [`RunError`] when it cannot begin. A check that fails is no error: see [`Outcome::is_sound`].
+/// [`RunError`] when it cannot begin, or model time reaches its end. A check that fails is no error: see [`Outcome::is_sound`].
 pub fn run(config: &SimConfig, options: &Options<'_>) -> Result<Outcome, RunError> {
     run_observed(config, options, None)
 }
@@ -127,6 +131,7 @@ fn carry_out(
     if world.is_entangled() {
         return Ok(None);
     }
+    world.check_time()?;
     world.begin_measurement();
     let before = figures::stats(&world, config);
     let received_before = (world.checker().received, world.checker().received_bytes);
@@ -138,6 +143,7 @@ fn carry_out(
     if world.is_entangled() {
         return Ok(None);
     }
+    world.check_time()?;
     world.take_observer().map_or(Ok(()), Observer::finish)?;
     let mut since = figures::stats(&world, config).since(&before);
     let received = world.checker().received - received_before.0;
@@ -149,6 +155,7 @@ fn carry_out(
     if world.is_entangled() {
         return Ok(None);
     }
+    world.check_time()?;
     world.finish();
     figures::check_sums(&mut world);
     let time_ps = since.model.time_ps;

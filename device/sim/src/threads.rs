@@ -70,8 +70,10 @@ pub(crate) fn run(whole: &mut Part, threads: usize, bound: &mut Bound) -> bool {
                 achieved = Achieved { messages, since: begin };
             }
             let progress = parts.iter().map(|part| part.checker.progress).sum();
+            // At the end of model time one thread says which event was the first after it.
             // Half of what one thread allows: it can neither have ended an endless run by now, nor passed over a deadline.
-            if !bound.allows_many(events, Progress { messages: progress, stored_bytes: 0 })
+            if parts.iter().any(|part| part.queue.past_end().is_some())
+                || !bound.allows_many(events, Progress { messages: progress, stored_bytes: 0 })
                 || begin.since(achieved.since).times(2) > FUTILE
             {
                 return false;

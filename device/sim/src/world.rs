@@ -11,7 +11,7 @@ use niclab_model::nic::hand_over::{HandOver, Switch};
 use niclab_model::nic::registry::{self, AnyNic, BuildError, Promises};
 use niclab_model::nic::unkind::{Unkind, UnkindNic};
 use niclab_model::platform::profile::Profile;
-use niclab_model::time::{Passage, Span, Time};
+use niclab_model::time::{EndOfTime, Passage, Span, Time};
 use niclab_observe::timeline::Owner;
 use niclab_spec::sim::SimNode;
 use niclab_spec::{Forwarding, Function, SimConfig, WorkloadKind};
@@ -220,7 +220,7 @@ impl<'a> World<'a> {
                     goes_on = true;
                 }
             }
-            if !goes_on || self.is_endless {
+            if !goes_on || self.is_endless || self.part.queue.past_end().is_some() {
                 break;
             }
         }
@@ -230,6 +230,15 @@ impl<'a> World<'a> {
     /// The instant from which on nothing that was begun is busy any more.
     fn rest(&self) -> Time {
         self.part.nodes.iter().map(|node| node.host.rest()).fold(self.part.clock, Time::max)
+    }
+
+    /// That model time has not reached its end: what was done until now is exact.
+    ///
+    /// # Errors
+    /// [`EndOfTime`], when an event was due after it, or a host or card is busy until then.
+    pub fn check_time(&self) -> Result<(), EndOfTime> {
+        self.part.queue.past_end().map_or(Ok(()), Err)?;
+        self.rest().within_limit().map(drop)
     }
 
     /// Carries events out until none is left, or none but deadlines that change nothing.
@@ -242,6 +251,7 @@ impl<'a> World<'a> {
         }
         let mut progress = (self.part.clock, self.progress());
         while !self.is_endless
+            && self.part.queue.past_end().is_none()
             && let Some((at, node, event)) = self.part.queue.pop()
         {
             if event == Event::Timeout {

@@ -134,3 +134,19 @@ fn impossible_workloads_are_refused_before_anything_runs() {
     assert!(matches!(error, RunError::Workload(_)), "{error}");
     assert!(error.to_string().contains("at most 9 nodes"), "{error}");
 }
+
+#[test]
+fn a_run_past_the_end_of_model_time_is_an_error() {
+    let days = |count: u64, threads: usize| {
+        let mut config = config(2, &Workload { count, warmup: 0, ..Workload::new(WorkloadKind::PingPong) });
+        // Each message takes two days.
+        config.nodes.iter_mut().for_each(|node| node.link.latency_ns = 86_400 * 1_000_000_000);
+        run(&config, &Options { threads, ..Options::default() })
+    };
+    for threads in 0..3 {
+        let report = days(20, threads).unwrap().report;
+        assert!(report.model.is_exact && report.model.time_ps > 20 * 4 * 86_400 * 1_000_000_000_000);
+        let error = days(200, threads).unwrap_err();
+        assert!(matches!(error, RunError::EndOfTime(_)), "{error}");
+    }
+}
