@@ -444,7 +444,7 @@ impl Nic for Grim {
     }
 
     fn work_done(&self) -> u64 {
-        self.effects.spent()
+        self.effects.spent() + self.peripherals.iter().map(|peripheral| peripheral.spent).sum::<u64>()
     }
 }
 

@@ -33,6 +33,13 @@ use crate::time::Time;
 /// Most frames of its Ethernet port that wait. A guest that floods it loses its own. Ours: a bound.
 const MAX_FRAMES: usize = 64;
 
+/// What handling a message costs, as [`crate::nic::Nic::work_done`] counts: allocations, a handler, an answer.
+/// Ours: how work is counted.
+const HANDLED_WORK: u64 = 40;
+
+/// Bytes that a handler copies, sums or looks up in a unit of work. Ours: how work is counted.
+const BYTES_IN_UNIT: u64 = 16;
+
 /// What waits for the processor.
 #[derive(Debug)]
 enum Waiting {
@@ -87,6 +94,8 @@ pub(super) struct PeripheralPort {
     pub(super) dropped_frames: u64,
     /// Messages that it handled.
     pub(super) handled: u64,
+    /// What handling messages and frames has cost, as [`crate::nic::Nic::work_done`] counts.
+    pub(super) spent: u64,
 }
 
 impl PeripheralPort {
@@ -115,6 +124,7 @@ impl PeripheralPort {
             unsendable: 0,
             dropped_frames: 0,
             handled: 0,
+            spent: 0,
         }
     }
 
@@ -194,6 +204,8 @@ impl PeripheralPort {
                 (at, 0, None)
             }
         };
+        let made = work.sendings.iter().map(|sending| sending.payload.len() as u64).sum::<u64>();
+        self.spent += HANDLED_WORK + (bytes + made + work.bytes) / BYTES_IN_UNIT;
         self.interface.ledger_mut().attribute(tag);
         let span = self.interface.profile().ni.span(self.receive, work.bytes.div_ceil(WORD_BYTES));
         let done = self.interface.work_for(&mut self.processor, ready, work.bytes, span).end;

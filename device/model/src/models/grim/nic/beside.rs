@@ -15,6 +15,10 @@ use crate::parts::effects::WORD_BYTES;
 use crate::parts::host_interface::BusTransfer;
 use crate::time::Time;
 
+/// Bytes that are copied into the memory of a card beside this one in a unit of work. Ours: how work is
+/// counted.
+const STORED_BYTES_IN_UNIT: u64 = 64;
+
 impl Grim {
     /// The card beside this one that has this port.
     pub(super) fn peripheral(&self, port: usize) -> Option<&PeripheralPort> {
@@ -55,6 +59,7 @@ impl Grim {
         let stage = self.effects.interface.transfer(BusTransfer::DeviceToDevice, at, bytes as u64);
         joining.visible = joining.visible.max(stage.end);
         self.effects.card().bytes_received += bytes as u64;
+        self.effects.spend(bytes as u64 / STORED_BYTES_IN_UNIT);
     }
 
     /// All of a message for a card beside this one is in its memory: its header follows.
