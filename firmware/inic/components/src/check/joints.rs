@@ -4,7 +4,7 @@ use alloc::borrow::ToOwned as _;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::assembly::{Assembly, Connection, End};
+use crate::assembly::{Assembly, Connection, End, MAX_COMPONENTS};
 use crate::check::{Fault, Place, PortName, Problem};
 use crate::kinds::{Direction, Kind};
 
@@ -80,19 +80,30 @@ fn ends_of(assembly: &Assembly, place: usize, connection: &Connection, faults: &
 fn circle(assembly: &Assembly) -> Option<Fault> {
     let numbered = assembly.connections().iter().enumerate();
     let mut wires: Vec<_> = numbered.filter(|(_, connection)| connection.depth == 0).collect();
-    // What nothing leads to, or nothing leads away from, is part of no circle. What remains is circles and what joins them.
-    loop {
-        let before = wires.len();
-        let ends: Vec<(usize, usize)> =
-            wires.iter().map(|(_, wire)| (wire.from.component, wire.to.component)).collect();
-        wires.retain(|(_, wire)| {
-            ends.iter().any(|(_, to)| *to == wire.from.component)
-                && ends.iter().any(|(from, _)| *from == wire.to.component)
-        });
-        if wires.len() == before {
-            break;
+    // By component, a bit for each that a wire leads to. A guest chooses the image, so that the work is bounded: rounds, times
+    // components squared.
+    let mut next = [0_u64; MAX_COMPONENTS];
+    for (_, wire) in &wires {
+        if let Some(next) = next.get_mut(wire.from.component) {
+            *next |= 1_u64.checked_shl(wire.to.component as u32).unwrap_or(0);
         }
     }
+    // What no wire leads to, or no wire leads away from, is part of no circle. What remains is circles and what joins them.
+    let is_in = |set: u64, component: usize| set.checked_shr(component as u32).unwrap_or(0) & 1 == 1;
+    let mut rest = u64::MAX;
+    loop {
+        let remains = |(component, leads_to): (usize, &u64)| {
+            let leads_here = |(from, to): (usize, &u64)| is_in(rest, from) && is_in(*to, component);
+            let has_both = leads_to & rest != 0 && next.iter().enumerate().any(leads_here);
+            u64::from(is_in(rest, component) && has_both) << component
+        };
+        let smaller: u64 = next.iter().enumerate().map(remains).sum();
+        if smaller == rest {
+            break;
+        }
+        rest = smaller;
+    }
+    wires.retain(|(_, wire)| is_in(rest, wire.from.component) && is_in(rest, wire.to.component));
     let (mut place, mut wire) = *wires.first()?;
     let mut path = Vec::from([wire.from.component]);
     while !path.contains(&wire.to.component) {

@@ -149,8 +149,9 @@ impl Inic {
             })?
         };
         self.config.check_assembly(&assembly)?;
-        // An image of some KB takes a few microseconds to check.
-        self.card.effects.spend(image.len() as u64);
+        // A check follows every connection back through the components.
+        let checked = assembly.components().len() * assembly.connections().len();
+        self.card.effects.spend((image.len() + checked) as u64);
         let loaded =
             FirmwareLoaded { words: assembly.components().len() as u32, checksum: assembly.id().into() };
         let (epoch, waits_for_word) = match switch {
