@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use niclab_model::models::{MODELS, default_model};
-use niclab_model::nic::registry::Model;
+use niclab_model::nic::registry::{Model, UnknownKey};
 use serde::Serialize;
 use thiserror::Error;
 
@@ -58,6 +58,12 @@ pub enum BenchError {
         /// Its attack.
         attack: &'static str,
     },
+    /// A parameter that the card does not have.
+    #[error(transparent)]
+    Parameter(#[from] UnknownKey),
+    /// The daemon's monitor did not answer.
+    #[error("the monitor does not answer: {0}")]
+    Monitor(#[source] std::io::Error),
     /// Nothing arrived any more.
     #[error("{what} stopped: nothing arrived for {wall_ms} ms of wall time")]
     Stalled {

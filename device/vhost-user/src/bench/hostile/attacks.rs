@@ -16,26 +16,56 @@ use crate::frontend::{ClusterGuest, DriverRing, EthernetGuest, FrontendError, Gu
 use crate::lab::connect_ports;
 use crate::ring::Buffer;
 
+/// Nobody's.
+pub const NOTHING: Attack =
+    Attack { name: "nothing", features: FEATURE_SLICES, parameters: &[], run: nothing };
+
 /// Those that a card with slices is enough for. The first is nobody's: what a request takes when nothing goes on.
 pub const ATTACKS: &[Attack] = &[
-    Attack { name: "nothing", features: FEATURE_SLICES, run: nothing },
-    Attack { name: "launches without end", features: FEATURE_SLICES, run: launches },
-    Attack { name: "doorbells without end", features: FEATURE_SLICES, run: doorbells },
-    Attack { name: "control requests without end", features: FEATURE_SLICES, run: requests },
-    Attack { name: "control chains without room for an answer", features: FEATURE_SLICES, run: unanswerable },
-    Attack { name: "ports opened and closed", features: FEATURE_SLICES, run: ports },
-    Attack { name: "event buffers that are too short", features: FEATURE_SLICES, run: event_buffers },
-    Attack { name: "connections made and broken", features: FEATURE_SLICES, run: connections },
+    NOTHING,
+    Attack { name: "launches without end", features: FEATURE_SLICES, parameters: &[], run: launches },
+    Attack { name: "doorbells without end", features: FEATURE_SLICES, parameters: &[], run: doorbells },
+    Attack { name: "control requests without end", features: FEATURE_SLICES, parameters: &[], run: requests },
+    Attack {
+        name: "control chains without room for an answer",
+        features: FEATURE_SLICES,
+        parameters: &[],
+        run: unanswerable,
+    },
+    Attack { name: "ports opened and closed", features: FEATURE_SLICES, parameters: &[], run: ports },
+    Attack {
+        name: "event buffers that are too short",
+        features: FEATURE_SLICES,
+        parameters: &[],
+        run: event_buffers,
+    },
+    Attack {
+        name: "connections made and broken",
+        features: FEATURE_SLICES,
+        parameters: &[],
+        run: connections,
+    },
     Attack {
         name: "frames to a queue with room for less than one",
         features: FEATURE_SLICES,
+        parameters: &[],
         run: little_room,
     },
-    Attack { name: "frames to a queue of crumbs", features: FEATURE_SLICES, run: crumbs },
-    Attack { name: "64 KiB in segments of 1 byte", features: FEATURE_SLICES, run: segments_of_1 },
-    Attack { name: "64 KiB in segments of 64 bytes", features: FEATURE_SLICES, run: segments_of_64 },
-    Attack { name: "64 KiB to everybody", features: FEATURE_SLICES, run: broadcasts },
-    Attack { name: "short frames without end", features: FEATURE_SLICES, run: short_frames },
+    Attack { name: "frames to a queue of crumbs", features: FEATURE_SLICES, parameters: &[], run: crumbs },
+    Attack {
+        name: "64 KiB in segments of 1 byte",
+        features: FEATURE_SLICES,
+        parameters: &[],
+        run: segments_of_1,
+    },
+    Attack {
+        name: "64 KiB in segments of 64 bytes",
+        features: FEATURE_SLICES,
+        parameters: &[],
+        run: segments_of_64,
+    },
+    Attack { name: "64 KiB to everybody", features: FEATURE_SLICES, parameters: &[], run: broadcasts },
+    Attack { name: "short frames without end", features: FEATURE_SLICES, parameters: &[], run: short_frames },
 ];
 
 /// Bytes of the longest frames, a little below 64 KiB.

@@ -1,25 +1,33 @@
-//! What one guest can do to all others: how long a bystander's control request waits while another guest attacks.
+//! What one guest can do to all others: how long bystanders wait while another guest attacks.
 //!
 //! Everything goes through the daemon's own sockets, rings and pages. The attacker does what it does as fast as it can, on
-//! a core of its own; the bystander, a node that has nothing to do with it, asks for its statistics once a millisecond
-//! and measures until the answer is there. Drivers give up after five seconds.
+//! a core of its own. One bystander, a node that has nothing to do with it, asks for its statistics once a millisecond. Another
+//! one connects and disconnects, and the monitor is asked for a sign of life. Drivers give up after five seconds.
+//!
+//! The machine has its part in every wait. So each attack has a control beside it in the same run: the same cards, connections and
+//! requests, and nobody attacks.
 
 mod attacks;
 
 use niclab_abi::control::{CountersFrom, OP_COUNTERS};
 use std::fmt;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use niclab_model::nic::registry::Value;
+use niclab_spec::NicConfig;
+use niclab_spec::monitor::Request;
 use serde::Serialize;
 
-use self::attacks::ATTACKS;
+use self::attacks::{ATTACKS, NOTHING};
 use super::{BenchError, attacks_by_feature, card_with};
 use crate::frontend::{ClusterGuest, FrontendError};
 use crate::lab::Lab;
 
 /// Version of [`Report`] as JSON.
-pub const REPORT_VERSION: u32 = 1;
+pub const REPORT_VERSION: u32 = 2;
 
 /// Within which 99 of 100 requests are answered, whatever another guest does.
 pub const GOAL_P99: Duration = Duration::from_millis(10);
@@ -31,19 +39,21 @@ pub const GOAL_MOST: Duration = Duration::from_millis(100);
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Nodes: the attacker, somebody whom it may send to, and two bystanders.
-const NODES: u16 = 4;
+pub(super) const NODES: u16 = 4;
 
 /// The bystander that asks.
 const BYSTANDER: usize = 2;
 
-/// How long a bystander waited while somebody attacked.
+/// The bystander that connects.
+const NEWCOMER: usize = 3;
+
+/// Between two connections, and between two requests to the monitor.
+const NEWCOMER_PAUSE: Duration = Duration::from_millis(20);
+
+/// How long bystanders waited.
 #[derive(Clone, Debug, Serialize)]
-pub struct Row {
-    /// What the attacker did.
-    pub attack: &'static str,
-    /// How often it did so. An attack that did nothing shows nothing.
-    pub attempts: u64,
-    /// Requests that were answered.
+pub struct Waits {
+    /// Requests of the bystander that were answered.
     pub requests: u64,
     /// Wall time from request to answer: the median.
     pub wall_p50_us: f64,
@@ -51,16 +61,37 @@ pub struct Row {
     pub wall_p99_us: f64,
     /// The longest.
     pub wall_most_us: f64,
-    /// A request that was not answered before a driver gives up, in words.
+    /// The longest wall time in which another node connected, its card's first answer included.
+    pub wall_connect_most_us: f64,
+    /// The longest wall time from a request to the monitor to its answer.
+    pub wall_monitor_most_us: f64,
+    /// A request or connection that was not answered before a driver gives up, in words.
     pub failure: Option<String>,
 }
 
-impl Row {
-    /// Whether the bystander was served as it should be.
+/// How long bystanders waited while a guest attacked.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// What the attacker did.
+    pub attack: &'static str,
+    /// How often it did so. An attack that did nothing shows nothing.
+    pub attempts: u64,
+    /// How long others waited meanwhile.
+    #[serde(flatten)]
+    pub waits: Waits,
+    /// How long they waited on the same cards when nobody attacked, in the same run.
+    pub control: Option<Waits>,
+}
+
+impl Waits {
+    /// Whether the bystanders were served as they should be.
     pub fn is_held(&self) -> bool {
+        let most_us = GOAL_MOST.as_secs_f64() * 1e6;
         self.failure.is_none()
             && self.wall_p99_us <= GOAL_P99.as_secs_f64() * 1e6
-            && self.wall_most_us <= GOAL_MOST.as_secs_f64() * 1e6
+            && [self.wall_most_us, self.wall_connect_most_us, self.wall_monitor_most_us]
+                .iter()
+                .all(|us| *us <= most_us)
     }
 }
 
@@ -75,7 +106,7 @@ pub struct Report {
     pub rows: Vec<Row>,
 }
 
-/// Measures each attack for `duration`; only those whose name contains `only`.
+/// Measures each attack, and its control, for `duration`; only those whose name contains `only`.
 ///
 /// # Errors
 /// [`BenchError`] when an attack cannot be set up. That a bystander is not answered is a result.
@@ -84,10 +115,16 @@ pub fn run(duration: Duration, only: &str) -> Result<Report, BenchError> {
     Ok(Report {
         version: REPORT_VERSION,
         cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
-        rows: attacks
-            .map(|attack| measure(attack, |asked, _| asked >= duration))
-            .collect::<Result<_, _>>()?,
+        rows: attacks.map(|attack| beside_control(attack, duration)).collect::<Result<_, _>>()?,
     })
+}
+
+/// Measures an attack, and before it what the same cards do when nobody attacks.
+fn beside_control(attack: &Attack, duration: Duration) -> Result<Row, BenchError> {
+    let quiet = Attack { parameters: attack.parameters, features: attack.features, ..NOTHING };
+    let control = measure(&quiet, |asked, _| asked >= duration)?.waits;
+    let row = measure(attack, |asked, _| asked >= duration)?;
+    Ok(Row { control: Some(control), ..row })
 }
 
 /// One way to hurt others.
@@ -96,8 +133,57 @@ pub(super) struct Attack {
     pub name: &'static str,
     /// What the cards of all nodes can do: bits of [`niclab_abi::config`].
     pub features: u64,
+    /// Parameters of all cards that are not at their defaults.
+    pub parameters: &'static [(&'static str, Setting)],
     /// Attacks until the scene is over, and counts how often it did.
     pub run: fn(&Scene<'_>) -> Result<(), BenchError>,
+}
+
+/// A parameter of a card.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Setting {
+    /// A number.
+    Number(u64),
+    /// A choice.
+    Word(&'static str),
+}
+
+impl From<Setting> for Value {
+    fn from(setting: Setting) -> Self {
+        match setting {
+            Setting::Number(number) => Self::Number(number),
+            Setting::Word(word) => Self::Word(word.to_owned()),
+        }
+    }
+}
+
+/// A connection to the daemon's monitor.
+pub(super) struct MonitorClient(BufReader<UnixStream>);
+
+impl MonitorClient {
+    /// Connects.
+    ///
+    /// # Errors
+    /// [`BenchError::Monitor`].
+    pub fn connect(lab: &Lab) -> Result<Self, BenchError> {
+        UnixStream::connect(&lab.config().monitor_socket)
+            .map(BufReader::new)
+            .map(Self)
+            .map_err(BenchError::Monitor)
+    }
+
+    /// Sends a request, and waits for the answer, a line of JSON.
+    ///
+    /// # Errors
+    /// [`BenchError::Monitor`].
+    pub fn ask(&mut self, request: &Request) -> Result<String, BenchError> {
+        let mut answer = serde_json::to_vec(request).map_err(|error| BenchError::Monitor(error.into()))?;
+        answer.push(b'\n');
+        let mut line = String::new();
+        let asked = self.0.get_mut().write_all(&answer).and_then(|()| self.0.read_line(&mut line));
+        asked.map_err(BenchError::Monitor)?;
+        Ok(line)
+    }
 }
 
 /// What an attacker gets: a laboratory, and until when.
@@ -121,22 +207,43 @@ impl Scene<'_> {
 
 /// Attacks until it is enough: that is said by how long the bystander has asked, and how often the attacker has tried.
 fn measure(attack: &Attack, is_enough: impl Fn(Duration, u64) -> bool) -> Result<Row, BenchError> {
-    let model = card_with(attack.features);
-    let lab = Lab::new(NODES, |config| {
-        for node in &mut config.nodes {
-            node.nic.model = model.into();
-        }
-    })?;
+    let mut card = NicConfig::of(card_with(attack.features));
+    for (key, setting) in attack.parameters {
+        card.set(key, (*setting).into())?;
+    }
+    let lab = Lab::new(NODES, |config| config.nodes.iter_mut().for_each(|node| node.nic = card.clone()))?;
     let bystander = lab.guest(BYSTANDER)?;
     let scene = Scene { lab: &lab, is_over: AtomicBool::new(false), attempts: AtomicU64::new(0) };
     let attempts = || scene.attempts.load(Ordering::Relaxed);
     std::thread::scope(|scope| {
         let attacker = scope.spawn(|| (attack.run)(&scene));
+        let newcomer = scope.spawn(|| come_and_go(&scene));
         let asked = ask(&bystander, |asked| attacker.is_finished() || is_enough(asked, attempts()));
         scene.is_over.store(true, Ordering::Relaxed);
-        attacker.join().map_err(|_| BenchError::Attacker { attack: attack.name })??;
-        Ok(row(attack.name, attempts(), asked))
+        let died = |_| BenchError::Attacker { attack: attack.name };
+        attacker.join().map_err(died)??;
+        let others = newcomer.join().map_err(died)?;
+        Ok(Row { attack: attack.name, attempts: attempts(), waits: waits(asked, others), control: None })
     })
+}
+
+/// The longest waits of a node that connects and of a request to the monitor, or why there was no answer.
+fn come_and_go(scene: &Scene<'_>) -> Result<[Duration; 2], BenchError> {
+    let mut monitor = MonitorClient::connect(scene.lab)?;
+    let mut most = [Duration::ZERO; 2];
+    loop {
+        let begin = Instant::now();
+        drop(scene.lab.guest(NEWCOMER)?);
+        let connected = Instant::now();
+        monitor.ask(&Request::Heartbeat)?;
+        for (most, wait) in most.iter_mut().zip([connected - begin, connected.elapsed()]) {
+            *most = wait.max(*most);
+        }
+        if !scene.goes_on() {
+            return Ok(most);
+        }
+        std::thread::sleep(NEWCOMER_PAUSE);
+    }
 }
 
 /// Asks for statistics, once at least, until it is over: the waits, and why there are no more.
@@ -159,18 +266,25 @@ fn ask(
     }
 }
 
-fn row(attack: &'static str, attempts: u64, asked: (Vec<Duration>, Option<FrontendError>)) -> Row {
+fn waits(asked: (Vec<Duration>, Option<FrontendError>), others: Result<[Duration; 2], BenchError>) -> Waits {
     let (mut waits, failure) = asked;
     waits.sort_unstable();
-    let us = |index: usize| waits.get(index).map_or(0.0, |wait| wait.as_secs_f64() * 1e6);
-    Row {
-        attack,
-        attempts,
+    let us = |wait: Duration| wait.as_secs_f64() * 1e6;
+    let at = |index: usize| waits.get(index).copied().map_or(0.0, us);
+    let failure = failure.map(|error| error.to_string());
+    let (others, failure) = match others {
+        Ok(others) => (others, failure),
+        Err(error) => ([Duration::ZERO; 2], failure.or(Some(error.to_string()))),
+    };
+    let [connect, monitor] = others.map(us);
+    Waits {
         requests: waits.len() as u64,
-        wall_p50_us: us(waits.len() / 2),
-        wall_p99_us: us(waits.len() * 99 / 100),
-        wall_most_us: us(waits.len().saturating_sub(1)),
-        failure: failure.map(|error| error.to_string()),
+        wall_p50_us: at(waits.len() / 2),
+        wall_p99_us: at(waits.len() * 99 / 100),
+        wall_most_us: at(waits.len().saturating_sub(1)),
+        wall_connect_most_us: connect,
+        wall_monitor_most_us: monitor,
+        failure,
     }
 }
 
@@ -178,28 +292,33 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "How long a bystander's control request waits, wall time in us, on {} cores\n",
+            "How long bystanders wait, wall time in us, on {} cores; c: the same when nobody attacks\n",
             self.cores
         )?;
         let width = self.rows.iter().map(|row| row.attack.len()).max().unwrap_or(0);
         writeln!(
             f,
-            "{:width$}  {:>10} {:>9} {:>9} {:>9} {:>9}",
-            "attack", "attempts", "requests", "p50", "p99", "most"
+            "{:width$}  {:>10} {:>8} {:>7} {:>7} {:>7} {:>8} {:>8} {:>7} {:>7}",
+            "attack", "attempts", "requests", "p50", "p99", "most", "connect", "monitor", "c p99", "c most"
         )?;
         for row in &self.rows {
-            let Row { attack, attempts, requests, wall_p50_us, wall_p99_us, wall_most_us, failure } = row;
+            let Row { attack, attempts, waits, control } = row;
+            let Waits { requests, wall_p50_us, wall_p99_us, wall_most_us, .. } = waits;
+            let (connect, monitor) = (waits.wall_connect_most_us, waits.wall_monitor_most_us);
+            let [p99, most] =
+                control.as_ref().map_or([0.0; 2], |control| [control.wall_p99_us, control.wall_most_us]);
             write!(
                 f,
-                "{attack:width$}  {attempts:>10} {requests:>9} {wall_p50_us:>9.0} {wall_p99_us:>9.0} {wall_most_us:>9.0}"
+                "{attack:width$}  {attempts:>10} {requests:>8} {wall_p50_us:>7.0} {wall_p99_us:>7.0} {wall_most_us:>7.0} \
+                 {connect:>8.0} {monitor:>8.0} {p99:>7.0} {most:>7.0}"
             )?;
-            match failure {
+            match &waits.failure {
                 Some(failure) => writeln!(f, "  NOT ANSWERED: {failure}")?,
-                None if row.is_held() => writeln!(f)?,
+                None if waits.is_held() => writeln!(f)?,
                 None => writeln!(f, "  too long")?,
             }
         }
-        let held = self.rows.iter().filter(|row| row.is_held()).count();
+        let held = self.rows.iter().filter(|row| row.waits.is_held()).count();
         writeln!(
             f,
             "\n{held} of {} within {} ms (p99) and {} ms (most)",
@@ -217,11 +336,15 @@ mod tests {
     #[test]
     fn a_row_holds_only_when_all_were_answered_in_time() {
         let ms = Duration::from_millis;
-        let waits = |late: u64| (0..200).map(|index| if index == 7 { ms(late) } else { ms(1) }).collect();
-        assert!(row("a", 1, (waits(99), None)).is_held());
-        assert!(!row("a", 1, (waits(101), None)).is_held());
-        assert!(!row("a", 1, (vec![ms(11); 200], None)).is_held());
-        assert!(!row("a", 1, (waits(1), Some(FrontendError::Malformed("nothing")))).is_held());
+        let asked = |late: u64| (0..200).map(|index| if index == 7 { ms(late) } else { ms(1) }).collect();
+        let quick = || Ok([ms(1); 2]);
+        assert!(waits((asked(99), None), quick()).is_held());
+        assert!(!waits((asked(101), None), quick()).is_held());
+        assert!(!waits((vec![ms(11); 200], None), quick()).is_held());
+        assert!(!waits((asked(1), Some(FrontendError::Malformed("nothing"))), quick()).is_held());
+        assert!(!waits((asked(1), None), Ok([ms(101), ms(1)])).is_held());
+        assert!(!waits((asked(1), None), Ok([ms(1), ms(101)])).is_held());
+        assert!(!waits((asked(1), None), Err(FrontendError::Malformed("nothing").into())).is_held());
     }
 
     #[test]
@@ -232,7 +355,7 @@ mod tests {
             let is_tried = |asked, attempts| attempts > 0 || asked >= NEVER;
             let row = measure(attack, is_tried).unwrap();
             assert!(row.attempts > 0, "{}: nothing was tried", row.attack);
-            assert_eq!(row.failure, None, "{}", row.attack);
+            assert_eq!(row.waits.failure, None, "{}", row.attack);
         }
     }
 }

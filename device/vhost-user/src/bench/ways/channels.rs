@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use niclab_abi::channels::{
-    BulkHeader, CHANNEL_BULK, CHANNEL_INTERRUPT, CHANNEL_MAX_BULK_BYTES, CHANNEL_SEGMENT, CHANNEL_SHORT,
-    ChannelPayload, MessageHeader, OP_CHANNEL_PAYLOAD, Segment,
+    BulkHeader, CHANNEL_APPLY, CHANNEL_BULK, CHANNEL_INTERRUPT, CHANNEL_LOAD, CHANNEL_MAX_BULK_BYTES,
+    CHANNEL_SEGMENT, CHANNEL_SHORT, CHANNEL_STORE, ChannelPayload, MessageHeader, OP_CHANNEL_PAYLOAD,
+    STORAGE_BLOCK_BYTES, Segment,
 };
 use niclab_abi::config::FEATURE_CHANNELS;
 use niclab_abi::{PAGE_BYTES, ToBytes, to_words};
 
 use crate::bench::BenchError;
-use crate::bench::hostile::{Attack, Scene};
+use crate::bench::hostile::{Attack, Scene, Setting};
 use crate::frontend::lists::ChannelPort;
 use crate::frontend::{ClusterGuest, FrontendError};
 
@@ -19,15 +20,62 @@ pub const ATTACKS: &[Attack] = &[
     Attack {
         name: "short messages that interrupt, without end",
         features: FEATURE_CHANNELS,
+        parameters: &[],
         run: interrupts,
     },
-    Attack { name: "messages of 48 KiB without end", features: FEATURE_CHANNELS, run: long_messages },
-    Attack { name: "messages to an endpoint that never releases", features: FEATURE_CHANNELS, run: unread },
-    Attack { name: "messages begun and the port closed", features: FEATURE_CHANNELS, run: closed_ports },
-    Attack { name: "segments of one byte", features: FEATURE_CHANNELS, run: crumbs },
-    Attack { name: "payload regions closed under messages", features: FEATURE_CHANNELS, run: closed_regions },
-    Attack { name: "slots that are no messages", features: FEATURE_CHANNELS, run: no_messages },
+    Attack {
+        name: "messages of 48 KiB without end",
+        features: FEATURE_CHANNELS,
+        parameters: &[],
+        run: long_messages,
+    },
+    Attack {
+        name: "messages to an endpoint that never releases",
+        features: FEATURE_CHANNELS,
+        parameters: &[],
+        run: unread,
+    },
+    Attack {
+        name: "messages begun and the port closed",
+        features: FEATURE_CHANNELS,
+        parameters: &[],
+        run: closed_ports,
+    },
+    Attack { name: "segments of one byte", features: FEATURE_CHANNELS, parameters: &[], run: crumbs },
+    Attack {
+        name: "payload regions closed under messages",
+        features: FEATURE_CHANNELS,
+        parameters: &[],
+        run: closed_regions,
+    },
+    Attack {
+        name: "slots that are no messages",
+        features: FEATURE_CHANNELS,
+        parameters: &[],
+        run: no_messages,
+    },
+    Attack {
+        name: "messages of 48 KiB to a function card",
+        features: FEATURE_CHANNELS,
+        parameters: &[("function_card_channel", Setting::Number(CARD as u64))],
+        run: |scene| to_card(scene, CHANNEL_APPLY),
+    },
+    Attack {
+        name: "blocks stored on an I/O card without end",
+        features: FEATURE_CHANNELS,
+        parameters: &[("io_card_channel", Setting::Number(CARD as u64))],
+        run: |scene| to_card(scene, CHANNEL_STORE),
+    },
+    Attack {
+        name: "blocks loaded from an I/O card without end",
+        features: FEATURE_CHANNELS,
+        parameters: &[("io_card_channel", Setting::Number(CARD as u64))],
+        run: |scene| to_card(scene, CHANNEL_LOAD),
+    },
 ];
+
+/// The channel of a card on the node's bus.
+const CARD: u16 = 1;
 
 const LONG_BYTES: u32 = CHANNEL_MAX_BULK_BYTES as u32;
 /// Of a payload region, in which several long messages have room.
@@ -129,6 +177,31 @@ fn long_messages(scene: &Scene<'_>) -> Result<(), BenchError> {
     while scene.goes_on() {
         from.send(scene, LONG_BYTES, LONG_BYTES);
         to.receive();
+    }
+    Ok(())
+}
+
+/// Has the card beside the attacker's own handle messages.
+fn to_card(scene: &Scene<'_>, handler: u32) -> Result<(), BenchError> {
+    /// Blocks of a request to load some: as many as an answer takes.
+    const BLOCKS: u32 = CHANNEL_MAX_BULK_BYTES as u32 / STORAGE_BLOCK_BYTES;
+    let mut from = Program::new(scene, 0)?;
+    while scene.goes_on() {
+        let bulk = BulkHeader {
+            endpoint: CARD,
+            handler,
+            bytes: LONG_BYTES,
+            pushed: LONG_BYTES,
+            ..BulkHeader::default()
+        };
+        if handler == CHANNEL_LOAD {
+            let load =
+                MessageHeader { endpoint: CARD, handler, argument1: BLOCKS, ..MessageHeader::default() };
+            from.launch(scene, CHANNEL_SHORT, &load);
+        } else {
+            from.launch(scene, CHANNEL_BULK, &bulk);
+        }
+        from.receive();
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 mod channels;
 mod lists;
 mod posts;
+mod rings;
 mod slices;
 
 use std::fmt::Display;
@@ -27,7 +28,7 @@ pub struct Benches {
 pub const ALL: &[Benches] = &[slices::BENCHES, lists::BENCHES];
 
 /// What guests with such cards may do to others.
-pub const ATTACKS: &[&[Attack]] = &[channels::ATTACKS, lists::ATTACKS, posts::ATTACKS];
+pub const ATTACKS: &[&[Attack]] = &[channels::ATTACKS, lists::ATTACKS, posts::ATTACKS, rings::ATTACKS];
 
 /// Work that instructions are counted of.
 pub const WORKS: &[&[Work]] = &[slices::WORKS, lists::WORKS];

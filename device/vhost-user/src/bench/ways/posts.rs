@@ -4,22 +4,91 @@ use std::sync::Arc;
 
 use niclab_abi::PAGE_BYTES;
 use niclab_abi::config::FEATURE_POSTS;
+use niclab_model::random::Random;
 use niclab_port::posts::{Part, Receive, Send};
+use niclab_spec::monitor::Request;
 
-use crate::bench::BenchError;
-use crate::bench::hostile::{Attack, Scene};
+use crate::bench::hostile::{Attack, MonitorClient, NODES, Scene, Setting};
+use crate::bench::{BenchError, card_with};
 use crate::frontend::ClusterGuest;
 use crate::frontend::lists::PostPort;
 
 /// All of them.
 pub const ATTACKS: &[Attack] = &[
-    Attack { name: "rooms posted and the port closed", features: FEATURE_POSTS, run: closed_rooms },
-    Attack { name: "messages of 16 MiB without end", features: FEATURE_POSTS, run: long_messages },
-    Attack { name: "messages for which nobody posts room", features: FEATURE_POSTS, run: unwanted },
-    Attack { name: "messages to a node without a program", features: FEATURE_POSTS, run: unanswered },
-    Attack { name: "regions closed under messages", features: FEATURE_POSTS, run: closed_regions },
-    Attack { name: "commands that are none", features: FEATURE_POSTS, run: no_commands },
+    Attack {
+        name: "rooms posted and the port closed",
+        features: FEATURE_POSTS,
+        parameters: &[],
+        run: closed_rooms,
+    },
+    Attack {
+        name: "messages of 16 MiB without end",
+        features: FEATURE_POSTS,
+        parameters: &[],
+        run: long_messages,
+    },
+    Attack {
+        name: "messages for which nobody posts room",
+        features: FEATURE_POSTS,
+        parameters: &[],
+        run: unwanted,
+    },
+    Attack {
+        name: "messages to a node without a program",
+        features: FEATURE_POSTS,
+        parameters: &[],
+        run: unanswered,
+    },
+    Attack {
+        name: "regions closed under messages",
+        features: FEATURE_POSTS,
+        parameters: &[],
+        run: closed_regions,
+    },
+    Attack { name: "commands that are none", features: FEATURE_POSTS, parameters: &[], run: no_commands },
+    Attack {
+        name: "16 MiB in packets of 4 bytes",
+        features: FEATURE_POSTS,
+        parameters: &[SHORT_PACKETS],
+        run: long_messages,
+    },
+    Attack {
+        name: "16 MiB in packets of 4 bytes, unreliable",
+        features: FEATURE_POSTS,
+        parameters: &[SHORT_PACKETS, UNRELIABLE],
+        run: long_messages,
+    },
+    Attack {
+        name: "packets of 4 bytes for which room comes late",
+        features: FEATURE_POSTS,
+        parameters: &[SHORT_PACKETS, UNRELIABLE],
+        run: late_rooms,
+    },
+    Attack {
+        name: "a packet for each second of model time",
+        features: FEATURE_POSTS,
+        parameters: &[
+            ("assembly", Setting::Word("rate_controlled")),
+            ("rate_interval_us", Setting::Number(1_000_000)),
+        ],
+        run: long_messages,
+    },
+    Attack {
+        name: "assemblies loaded through the monitor",
+        features: FEATURE_POSTS,
+        parameters: &[],
+        run: |scene| load(scene, |_| Ok(())),
+    },
+    Attack {
+        name: "assemblies loaded, and messages of 16 MiB",
+        features: FEATURE_POSTS,
+        parameters: &[],
+        run: |scene| load(scene, long_messages),
+    },
 ];
+
+const SHORT_PACKETS: (&str, Setting) = ("packet_bytes", Setting::Number(4));
+const UNRELIABLE: (&str, Setting) = ("assembly", Setting::Word("unreliable_ordered"));
 
 /// The longest message that cards take unless they are told.
 const LONG_BYTES: u64 = 16 << 20;
@@ -83,6 +152,34 @@ fn long_messages(scene: &Scene<'_>) -> Result<(), BenchError> {
         to.receive();
     }
     Ok(())
+}
+
+/// As many packets as the card's memory takes wait for room, and then all of it comes.
+fn late_rooms(scene: &Scene<'_>) -> Result<(), BenchError> {
+    const ROUNDS: u64 = 1_000;
+    let (mut from, mut to) = (Program::new(scene, 0, LONG_BYTES)?, Program::new(scene, 1, LONG_BYTES)?);
+    while scene.goes_on() {
+        (0..ROUNDS).for_each(|_| from.send(scene));
+        to.receive();
+    }
+    Ok(())
+}
+
+/// Loads an assembly again and again, while a guest does something else.
+fn load(scene: &Scene<'_>, meanwhile: fn(&Scene<'_>) -> Result<(), BenchError>) -> Result<(), BenchError> {
+    let mut random = Random::new(1, 0);
+    let programs = card_with(FEATURE_POSTS).programs.as_ref();
+    let image = programs
+        .map_or_else(Vec::new, |programs| (programs.draw)(&mut |below| random.below(below), NODES.into()));
+    std::thread::scope(|scope| {
+        let guest = scope.spawn(|| meanwhile(scene));
+        let mut monitor = MonitorClient::connect(scene.lab)?;
+        while scene.goes_on() {
+            monitor.ask(&Request::Load { nodes: Vec::new(), image: image.clone() })?;
+            scene.count(1);
+        }
+        guest.join().map_err(|_| BenchError::Attacker { attack: "assemblies loaded" })?
+    })
 }
 
 fn unwanted(scene: &Scene<'_>) -> Result<(), BenchError> {

@@ -15,11 +15,26 @@ use crate::frontend::{ClusterGuest, FrontendError};
 
 /// All of them.
 pub const ATTACKS: &[Attack] = &[
-    Attack { name: "entries appended and the port closed", features: FEATURE_LISTS, run: closed_lists },
-    Attack { name: "a long list searched by empty puts", features: FEATURE_LISTS, run: searched_lists },
-    Attack { name: "puts of 16 MiB without end", features: FEATURE_LISTS, run: long_puts },
-    Attack { name: "puts out of short extents", features: FEATURE_LISTS, run: short_extents },
-    Attack { name: "regions registered without end", features: FEATURE_LISTS, run: regions },
+    Attack {
+        name: "entries appended and the port closed",
+        features: FEATURE_LISTS,
+        parameters: &[],
+        run: closed_lists,
+    },
+    Attack {
+        name: "a long list searched by empty puts",
+        features: FEATURE_LISTS,
+        parameters: &[],
+        run: searched_lists,
+    },
+    Attack { name: "puts of 16 MiB without end", features: FEATURE_LISTS, parameters: &[], run: long_puts },
+    Attack {
+        name: "puts out of short extents",
+        features: FEATURE_LISTS,
+        parameters: &[],
+        run: short_extents,
+    },
+    Attack { name: "regions registered without end", features: FEATURE_LISTS, parameters: &[], run: regions },
 ];
 
 /// Entries of a long list: more than a card takes.
