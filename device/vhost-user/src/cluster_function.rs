@@ -25,9 +25,8 @@ use crate::link::Link;
 use crate::map_request::{MapRequests, News, PATIENCE, Seat};
 use crate::memory::DmaMemory;
 use crate::ring::Burst;
+use crate::shell::Shell;
 use crate::shell::card::violation;
-use crate::shell::world::World;
-use crate::shell::{Shell, in_turns};
 use crate::vring::{GuestMemory, Vring};
 
 /// One connection of the cluster function.
@@ -60,14 +59,15 @@ impl ClusterFunction {
     /// The connection is gone, and with it the guest or its QEMU.
     pub fn on_disconnect(&self) {
         self.host_reset();
-        let mut world = self.shell.world();
-        if let Some(card) = world.nodes.card_mut(self.node) {
-            card.earlier_doorbells = card.doorbells();
-            card.vrings.clear();
-            card.retract();
-        }
-        let old = world.set_memory(self.node, Arc::default());
-        drop(world);
+        let old = {
+            let mut nodes = self.shell.cluster().alone(self.node);
+            if let Some(card) = nodes.card_mut(self.node) {
+                card.earlier_doorbells = card.doorbells();
+                card.vrings.clear();
+                card.retract();
+            }
+            nodes.set_memory(self.node, Arc::default())
+        };
         drop(old);
         self.shell.set_connected(self.node, |connected| {
             connected.cluster = false;
@@ -77,7 +77,7 @@ impl ClusterFunction {
 
     /// The front end did what it must not.
     pub fn violation(&self, name: &'static str) {
-        if let Some(card) = self.shell.world().nodes.card_mut(self.node) {
+        if let Some(card) = self.shell.cluster().alone(self.node).card_mut(self.node) {
             violation(&mut card.counts.violations, name);
         }
     }
@@ -89,9 +89,11 @@ impl ClusterFunction {
         if let Some(card) = world.nodes.card_mut(self.node) {
             card.want_doorbell(true);
         }
-        // What came for this node from others may wait for no page of theirs.
-        in_turns(&mut world, World::go_on);
         self.shell.did(&mut world);
+        // What came for this node from others may wait for no page of theirs. The reset does not wait for it: a card that always
+        // has work would keep it for ever.
+        self.shell.leave(&world);
+        world.give_back();
     }
 
     /// Remembers the queues, by which other nodes' threads reach this one.
@@ -99,12 +101,12 @@ impl ClusterFunction {
         if self.is_attached.swap(true, Ordering::Relaxed) {
             return;
         }
-        let mut world = self.shell.world();
+        let mut nodes = self.shell.cluster().alone(self.node);
         if self.link.attention().is_ending() {
             // The connection ended while this thread was on its way here, and the queues with it.
             return;
         }
-        if let Some(card) = world.nodes.card_mut(self.node).filter(|card| card.vrings.is_empty()) {
+        if let Some(card) = nodes.card_mut(self.node).filter(|card| card.vrings.is_empty()) {
             card.vrings = vrings.to_vec();
             self.name_thread();
         }
@@ -124,8 +126,8 @@ impl ClusterFunction {
             return;
         }
         let file = {
-            let world = self.shell.world();
-            world.nodes.card(self.node).map(|card| (card.pages.file().try_clone(), card.pages.bytes()))
+            let nodes = self.shell.cluster().alone(self.node);
+            nodes.card(self.node).map(|card| (card.pages.file().try_clone(), card.pages.bytes()))
         };
         let Some((file, bytes)) = file else { return };
         let request = VhostUserMMap {
@@ -144,7 +146,7 @@ impl ClusterFunction {
         for news in self.map.take_news() {
             match news {
                 News::Answer(Ok(_)) => {
-                    if let Some(card) = self.shell.world().nodes.card_mut(self.node) {
+                    if let Some(card) = self.shell.cluster().alone(self.node).card_mut(self.node) {
                         card.publish();
                     }
                     self.shell.set_connected(self.node, |connected| connected.bar = true);
@@ -168,9 +170,8 @@ impl ClusterFunction {
 
     /// Whether the driver has sent a request since it started the device.
     fn has_request(&self, vrings: &[Vring]) -> bool {
-        let world = self.shell.world();
-        let (Some(card), Some(vring)) = (world.nodes.card(self.node), vrings.get(QUEUE_CONTROL as usize))
-        else {
+        let nodes = self.shell.cluster().alone(self.node);
+        let (Some(card), Some(vring)) = (nodes.card(self.node), vrings.get(QUEUE_CONTROL as usize)) else {
             return false;
         };
         // Peeked at, not taken: the indices go back as they were.
@@ -248,10 +249,11 @@ impl VhostUserBackend for ClusterFunction {
     }
 
     fn update_memory(&self, memory: GuestMemory) -> io::Result<()> {
-        let bar = self.shell.world().nodes.card(self.node).and_then(|card| card.pages.identity());
+        let bar =
+            self.shell.cluster().alone(self.node).card(self.node).and_then(|card| card.pages.identity());
         let memory = Arc::new(DmaMemory::guarded(&memory.memory(), bar, self.link.attention())?);
         self.link.set_memory(Arc::clone(&memory));
-        let old = self.shell.world().set_memory(self.node, memory);
+        let old = self.shell.cluster().alone(self.node).set_memory(self.node, memory);
         drop(old);
         Ok(())
     }
@@ -314,8 +316,8 @@ impl VhostUserBackend for ClusterFunction {
     }
 
     fn get_shmem_config(&self) -> io::Result<VhostUserShMemConfig> {
-        let world = self.shell.world();
-        let bytes = world.nodes.card(self.node).map_or(0, |card| card.pages.bytes());
+        let nodes = self.shell.cluster().alone(self.node);
+        let bytes = nodes.card(self.node).map_or(0, |card| card.pages.bytes());
         Ok(VhostUserShMemConfig::new(1, &[bytes]))
     }
 }

@@ -82,11 +82,16 @@ impl Lifetime {
         let watch = || {
             let mut discarded = [0; 64];
             while matches!(io::stdin().read(&mut discarded), Ok(1..)) {}
-            // Fails only when this process is gone.
-            let _ = kill(Pid::this(), Signal::SIGTERM);
+            Self::end();
         };
         let thread = std::thread::Builder::new().name("stdin".to_owned()).spawn(watch);
         thread.map(drop).map_err(|error| LifetimeError::System { action: "start a thread", error })
+    }
+
+    /// Tells the process to end. It may be called with any lock held: it waits for nothing.
+    pub fn end() {
+        // Fails only when this process is gone.
+        let _ = kill(Pid::this(), Signal::SIGTERM);
     }
 
     /// Waits until the process is told to end. From then on it has [`END_S`] seconds.

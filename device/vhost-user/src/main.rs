@@ -141,13 +141,16 @@ fn serve(config: &Path) -> anyhow::Result<()> {
         let level = if sandbox.is_whole() { log::Level::Info } else { log::Level::Warn };
         log::log!(level, "sandbox: {sandbox}");
     })?;
+    daemon.shell().when_time_ends(Lifetime::end);
     let mut stdout = std::io::stdout().lock();
     writeln!(stdout, "{READY_LINE}").and_then(|()| stdout.flush()).context("cannot say that it is ready")?;
     lifetime.watch_standard_input()?;
     let signal = lifetime.wait()?;
+    let end = daemon.shell().end_of_time();
     log::info!("cluster {}: ends on {signal}", config.cluster);
     drop(daemon);
-    Ok(())
+    // The last words, which the launcher shows.
+    end.map_or(Ok(()), |end| Err(end.into()))
 }
 
 /// Removes the sockets of a daemon that was killed. The configuration names the places, and what else stands there stays.

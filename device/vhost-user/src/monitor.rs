@@ -38,7 +38,7 @@ use crate::shell::card::{Card, Traffic};
 use crate::shell::events::cause_name;
 use crate::shell::world::World;
 use crate::shell::world::hand_over::LoadError;
-use crate::shell::{Connected, Shell, in_turns};
+use crate::shell::{Connected, Shell};
 
 /// The monitor socket cannot be served.
 #[derive(Debug, Error)]
@@ -188,14 +188,14 @@ pub fn answer_by(shell: &Shell, heart: &Heart, request: &Request) -> Answer {
     let answered = match request {
         Request::Heartbeat => heart.beat(shell).map(Answer::Heartbeat),
         Request::Stats => heart.world(shell).map(|mut world| {
-            in_turns(&mut world, World::catch_up);
+            shell.catch_up(&mut world);
             world.check_memory();
             let stats = stats(shell, &world);
             shell.did(&mut world);
             Answer::Stats(stats)
         }),
         Request::BeginMeasurement => heart.world(shell).map(|mut world| {
-            in_turns(&mut world, World::catch_up);
+            shell.catch_up(&mut world);
             world.begin_measurement();
             let before = stats(shell, &world);
             shell.did(&mut world);

@@ -5,6 +5,7 @@
 //! * [`pages`]: the BAR; [`control`] and [`events`]: the two queues that are not rings of packets;
 //! * [`descriptors`]: the queues that carry chains of buffers to models that take them;
 //! * [`ethernet`]: the Ethernet functions; [`network`]: frames under way, [`in_order`]; [`lent`]: those whose data lies in guests;
+//! * [`time_limit`]: that model time has reached its end;
 //! * [`turn`]: how much may be done before others get the world;
 //! * [`wait`]: when to sleep and when to poll;
 //! * [`unkind`] and [`manners`]: what cards do that the manual allows and kind hardware seldom does;
@@ -25,6 +26,7 @@ pub mod node;
 pub mod pages;
 pub mod quiet;
 pub mod rules;
+pub mod time_limit;
 pub mod turn;
 pub mod unkind;
 pub mod wait;
@@ -35,7 +37,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use niclab_abi::config::DeviceConfig;
-use niclab_model::time::Span;
+use niclab_model::time::{EndOfTime, Span};
 use niclab_spec::Faults;
 use parking_lot::{Condvar, Mutex};
 
@@ -87,18 +89,8 @@ pub struct Shell {
     started: Instant,
 }
 
-/// Most turns of [`in_turns`]: seconds at worst, where guests never pause.
-const MAX_TURNS: usize = 1 << 14;
-
-/// Takes `step` until it says that there is no more, and lets others have the world between two steps.
-pub fn in_turns<'a>(world: &mut World<'a>, step: impl Fn(&mut World<'a>) -> bool) {
-    for _ in 0..MAX_TURNS {
-        if !step(world) {
-            return;
-        }
-        world.bump();
-    }
-}
+/// Turns that a report gives each node for what its programs have posted. A card that always has work would keep it for ever.
+const CATCH_UP_TURNS: u32 = 32;
 
 impl Shell {
     /// A shell for this world, whose nodes are described by `nodes`.
@@ -179,6 +171,39 @@ impl Shell {
         self.quiet.touch(world.acts(), world.is_waiting() || world.common.ethernet.is_holding());
     }
 
+    /// Polls every page once more, so that what programs have posted is counted, and lets others have the world between turns.
+    pub fn catch_up(&self, world: &mut World<'_>) {
+        for node in 0..world.nodes.len() {
+            for _ in 0..CATCH_UP_TURNS {
+                let found = world.serve_pages(node);
+                if found.work > 0 || found.more {
+                    world.bump();
+                }
+                if !found.more {
+                    break;
+                }
+            }
+        }
+        self.leave(world);
+    }
+
+    /// What the caller leaves pending in the world, the thread that has model time pass resumes: the caller does not come back.
+    pub fn leave(&self, world: &World<'_>) {
+        if world.has_pending() {
+            self.quiet.resume();
+        }
+    }
+
+    /// Calls `call` once when model time reaches its end, with nodes locked.
+    pub fn when_time_ends(&self, call: fn()) {
+        self.cluster.time_limit().when_reached(call);
+    }
+
+    /// Why the cluster ends, if model time has reached its end.
+    pub fn end_of_time(&self) -> Option<EndOfTime> {
+        self.cluster.time_limit().reached()
+    }
+
     /// Gives the cards of these nodes another program.
     ///
     /// # Errors
@@ -188,6 +213,7 @@ impl Shell {
         *self.loaded.lock() = None;
         self.quiet.hurry_while(true);
         self.did(world);
+        self.leave(world);
         Ok(())
     }
 
@@ -223,11 +249,12 @@ impl Shell {
 
     /// Notes a change of what is connected. A card's link is up while QEMU holds any of its two functions.
     pub fn set_connected(&self, node: usize, change: impl FnOnce(&mut Connected)) {
-        let mut world = self.world();
+        // The node alone: others may be at work, and a connection does not wait for them.
+        let mut nodes = self.cluster.alone(node);
         let mut connected = self.connected.lock();
-        if let Some(state) = connected.get_mut(node) {
+        if let (Some(state), Some(node)) = (connected.get_mut(node), nodes.get_mut(node)) {
             change(state);
-            world.set_link_up(node, state.cluster || state.ethernet);
+            node.port.set_link_up(state.cluster || state.ethernet);
         }
     }
 

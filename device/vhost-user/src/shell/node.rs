@@ -9,9 +9,11 @@ use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::ops::{Index, IndexMut};
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::card::Card;
+use crate::memory::DmaMemory;
 
 /// A node: nobody does anything to it but who holds its lock.
 pub struct Node {
@@ -196,6 +198,16 @@ impl<'a> Nodes<'a> {
     #[inline]
     pub fn card_mut(&mut self, number: usize) -> Option<&mut Card> {
         self.get_mut(number).map(|node| &mut node.card)
+    }
+
+    /// The guest's memory table has changed. Gives the old one back, to be dropped without the lock: taking a large mapping apart
+    /// takes milliseconds.
+    #[must_use = "it is dropped after the nodes are unlocked"]
+    pub fn set_memory(&mut self, number: usize, memory: Arc<DmaMemory>) -> Arc<DmaMemory> {
+        match self.card_mut(number) {
+            Some(card) => std::mem::replace(&mut card.memory, memory),
+            None => memory,
+        }
     }
 
     /// The host and the bus of a node, if it is here.

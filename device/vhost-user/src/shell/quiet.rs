@@ -21,9 +21,9 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
+use super::Shell;
 use super::world::World;
 use super::world::deadlines::Standing;
-use super::{Shell, in_turns};
 
 /// Wall time without any activity before the earliest deadline of model time fires, where faults were ever injected.
 pub const GRACE: Duration = Duration::from_millis(5);
@@ -46,6 +46,8 @@ pub struct Quiet {
     activity: AtomicU64,
     /// A deadline waits. Set by who has its node, and taken back by who has all, so that none is overlooked.
     is_armed: AtomicBool,
+    /// Work is pending for which nobody else comes back: a connection that is gone has left it, or a request to the monitor.
+    is_pending: AtomicBool,
     /// Faults were injected.
     is_hasty: AtomicBool,
     /// Cards take another program, which takes model time.
@@ -100,6 +102,14 @@ impl Quiet {
         }
     }
 
+    /// What is pending is resumed, turn by turn: its owner does not come back for it. May be called with nodes locked.
+    pub fn resume(&self) {
+        if !self.is_pending.swap(true, Ordering::Relaxed) {
+            let _stop = self.stop.lock();
+            self.wake.notify_one();
+        }
+    }
+
     /// Starts the thread that watches `shell`.
     ///
     /// # Errors
@@ -124,7 +134,8 @@ impl Quiet {
         let mut standing = Standing::default();
         let mut looked = Instant::now();
         while !*stop {
-            if !self.is_armed.load(Ordering::Relaxed) {
+            let is_resuming = self.is_pending.swap(false, Ordering::Relaxed);
+            if !is_resuming && !self.is_armed.load(Ordering::Relaxed) {
                 self.wake.wait(&mut stop);
                 continue;
             }
@@ -136,7 +147,13 @@ impl Quiet {
                 None if fired == Some(before) => GRACE,
                 None => self.grace(),
             };
-            self.wake.wait_for(&mut stop, grace);
+            if is_resuming {
+                parking_lot::MutexGuard::unlocked(&mut stop, || self.resume_turn(shell));
+                // What a deadline left pending follows from it as well.
+                fired = fired.filter(|activity| *activity == before).map(|_| shell.acts());
+            } else {
+                self.wake.wait_for(&mut stop, grace);
+            }
             if *stop {
                 continue;
             }
@@ -145,7 +162,8 @@ impl Quiet {
                 looked = Instant::now();
                 parking_lot::MutexGuard::unlocked(&mut stop, || self.feed(shell, &mut standing, since));
             }
-            if shell.acts() != before {
+            // Nothing may precede a deadline that fires, and what is pending does.
+            if shell.acts() != before || is_resuming || self.is_pending.load(Ordering::Relaxed) {
                 continue;
             }
             let waited = far.map_or(Duration::ZERO, |(.., waited)| waited) + grace;
@@ -157,11 +175,26 @@ impl Quiet {
         }
     }
 
+    /// Resumes what is pending, for a turn.
+    fn resume_turn(&self, shell: &Shell) {
+        let mut world = shell.world();
+        self.continue_in(&mut world);
+        shell.did(&mut world);
+        world.give_back();
+    }
+
+    /// One turn of what is pending. What is left then has another one, after others have had the world.
+    fn continue_in(&self, world: &mut World<'_>) {
+        if world.go_on() {
+            self.is_pending.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// Has deadlines fire that have stood still since the look before, which was so long ago.
     fn feed(&self, shell: &Shell, standing: &mut Standing, since: Duration) {
         let mut world = shell.world();
         if world.pass_by(standing, since) {
-            in_turns(&mut world, World::go_on);
+            self.continue_in(&mut world);
             shell.go_on_loading(&mut world);
             world.show();
         }
@@ -181,7 +214,7 @@ impl Quiet {
         }
         if !world.release_held() {
             world.pass_time();
-            in_turns(&mut world, World::go_on);
+            self.continue_in(&mut world);
         }
         shell.go_on_loading(&mut world);
         world.show();

@@ -2,7 +2,7 @@
 //!
 //! Who serves a node holds it and those that it sends to, and some things are done with all nodes: whatever one guest has the daemon
 //! do can delay others. Every loop that a guest drives under these locks spends out of a turn, and ends when the turn is over; what is left to do waits for the next
-//! turn, behind everybody who waits for the world meanwhile ([`super::in_turns`]).
+//! turn, behind everybody who waits for the world meanwhile ([`super::world::cluster`]).
 //!
 //! A turn is counted in estimated nanoseconds of the host's processor time, never measured: what a device does must not
 //! depend on how fast its host is just now. The estimates are those of a machine of two cores (`niclab bench --only device`),

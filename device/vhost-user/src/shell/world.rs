@@ -8,6 +8,7 @@ pub mod deadlines;
 pub mod hand_over;
 mod ledgers;
 mod lockstep;
+mod pending;
 mod short;
 mod stations;
 
@@ -31,8 +32,8 @@ use super::ethernet::Ethernet;
 use super::lent::{Carried, LentFrame, Loan};
 use super::network::Network;
 use super::node::{Node, Nodes, Numbers};
+use super::time_limit::TimeLimit;
 use super::turn::{FRAME_NS, LAUNCH_NS, REQUEST_NS, Turn, frame_ns};
-use crate::memory::DmaMemory;
 
 /// Nodes and what they share, for as long as somebody holds them.
 pub struct World<'a> {
@@ -88,6 +89,8 @@ pub struct Common {
     loan: Option<Loan>,
     /// Where launches are collected that are carried together.
     series: Series,
+    /// Where it is noted that model time has reached its end.
+    time_limit: Arc<TimeLimit>,
 }
 
 /// A frame that a card sends, and the message that it carries.
@@ -111,7 +114,7 @@ impl Found {
 }
 
 impl Common {
-    fn new(ethernet: Ethernet, network: Network, seed: u64) -> Self {
+    fn new(ethernet: Ethernet, network: Network, seed: u64, time_limit: &Arc<TimeLimit>) -> Self {
         Self {
             ethernet,
             network,
@@ -135,6 +138,7 @@ impl Common {
             lends_nothing: false,
             loan: None,
             series: Series::default(),
+            time_limit: Arc::clone(time_limit),
         }
     }
 }
@@ -207,11 +211,6 @@ impl World<'_> {
         rests.fold(self.common.network.latest().max(self.common.latest), Time::max)
     }
 
-    /// Looks at every page once more, so that all that programs have done is counted. True when there is more.
-    pub fn catch_up(&mut self) -> bool {
-        (0..self.nodes.len()).any(|node| self.serve_pages(node).more)
-    }
-
     /// Looks whether launches wait of which nobody told, where drivers are held to rules, and takes none.
     pub fn peek_rules(&mut self) {
         for (_, node) in self.nodes.iter_mut() {
@@ -230,7 +229,7 @@ impl World<'_> {
         self.common.turn = Turn::WHOLE;
         self.settle(0);
         self.serve_stalled();
-        self.common.network.is_moving() || self.common.is_owing
+        self.has_pending()
     }
 
     /// Whether a look at the open pages of `node` would find something. A slot that its model does not take is nothing: whoever
@@ -366,8 +365,9 @@ impl World<'_> {
         self.carry_on();
         self.common.lends = false;
         // A card with work in hand need have nothing under way, and nobody else would come back for it.
-        self.common.is_owing =
-            self.common.turn.is_over() && (self.common.is_owing || self.next_work().is_some());
+        self.common.is_owing = self.common.turn.is_over()
+            && (self.common.is_owing || self.next_work().is_some() || self.next_deferred().is_some());
+        self.check_time();
         // What is left is kept until others have had the world.
         self.common.network.own_all();
     }
@@ -400,6 +400,10 @@ impl World<'_> {
                 if let Some((card, bus)) = self.node(node) {
                     card.expire(due, bus);
                 }
+                self.carry_out(node);
+                continue;
+            }
+            if let Some(node) = self.next_deferred() {
                 self.carry_out(node);
                 continue;
             }
@@ -488,6 +492,9 @@ impl World<'_> {
     fn carry_out_with(&mut self, node: usize, lent: Option<&LentFrame>) {
         self.spend_work(node);
         while let Some(output) = self.next_output(node) {
+            if self.is_for_another_turn(&output, lent.is_some()) {
+                return self.defer(node, output);
+            }
             if let Output::LentFrame { at, tail, head, message } = output {
                 self.send_lent(node, Passage { head: at, tail }, head, message);
                 continue;
@@ -546,6 +553,9 @@ impl World<'_> {
     fn answer(&mut self, to: usize, lent: Option<&LentFrame>) {
         self.spend_work(to);
         while let Some(output) = self.next_output(to) {
+            if self.is_for_another_turn(&output, lent.is_some()) {
+                return self.defer(to, output);
+            }
             let was_cut = self.common.cut.is_some();
             let is_sent = match &output {
                 Output::Frame { frame, .. } => self.reaches(frame, Concern::of(frame)),
@@ -622,7 +632,7 @@ impl World<'_> {
     /// What others have under way is not carried on here: whoever left it comes back for it, and a request must not wait
     /// for a turn of theirs.
     pub fn serve_control(&mut self, node: usize) -> bool {
-        let was_moving = self.common.network.is_moving();
+        let was_pending = self.has_pending();
         self.common.turn = Turn::WHOLE;
         self.serve_ports(node);
         let mut more = self.common.turn.is_over();
@@ -645,13 +655,13 @@ impl World<'_> {
         }
         // Its first request says that it hears interrupts.
         self.tell_link(node);
-        if !was_moving {
+        if !was_pending {
             self.settle(node);
         }
         self.serve_stalled();
         // A program may have closed its port, and be waited for no longer.
         more |= self.serve_lockstep(node) == Some(true);
-        more || !was_moving && self.common.network.is_moving()
+        more || !was_pending && self.has_pending()
     }
 
     /// The driver of `node` has notified a descriptor queue. True when there may be more.
@@ -707,6 +717,7 @@ impl World<'_> {
 
     /// The host of `node` is gone or starts anew. What others had under way may still be so: see [`World::go_on`].
     pub fn host_reset(&mut self, node: usize) {
+        self.fail_deferred_reads(node);
         let Some((card, bus)) = self.node(node) else { return };
         let was_stalled = card.is_stalled;
         card.host_reset(bus);
@@ -716,16 +727,6 @@ impl World<'_> {
         self.settle(node);
         self.serve_stalled();
         self.serve_lockstep(node);
-    }
-
-    /// The guest's memory table has changed. Gives the old one back, to be dropped without the world: taking a large
-    /// mapping apart takes milliseconds.
-    #[must_use = "it is dropped after the world was given back"]
-    pub fn set_memory(&mut self, node: usize, memory: Arc<DmaMemory>) -> Arc<DmaMemory> {
-        match self.nodes.card_mut(node) {
-            Some(card) => std::mem::replace(&mut card.memory, memory),
-            None => memory,
-        }
     }
 }
 

@@ -16,6 +16,7 @@ mod lockstep;
 mod matching;
 mod monitor;
 mod parts;
+mod pending;
 mod report;
 mod rules;
 mod series;

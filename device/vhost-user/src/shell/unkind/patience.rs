@@ -63,6 +63,7 @@ fn go_on(shell: &Shell, before: u64) {
     world.mind(if is_quiet { Tick::Quiet } else { Tick::Time }, Some(Instant::now()));
     if is_quiet && world.let_go() {
         shell.did(&mut world);
+        shell.leave(&world);
     }
 }
 

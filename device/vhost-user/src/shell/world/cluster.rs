@@ -18,6 +18,7 @@ use crate::shell::ethernet::Ethernet;
 use crate::shell::network::Network;
 use crate::shell::node::{Node, Nodes, Numbers, Slot};
 use crate::shell::pages::Pages;
+use crate::shell::time_limit::TimeLimit;
 use crate::shell::turn::Turn;
 
 /// All nodes and their network, to be held in parts or as a whole.
@@ -35,6 +36,7 @@ pub struct Cluster {
     is_open: AtomicBool,
     /// Some part left something under way. Set with a lock of its nodes held.
     has_left: AtomicBool,
+    time_limit: Arc<TimeLimit>,
 }
 
 /// What the part of the nodes has that begins at a node. Its lock is taken behind that of the node.
@@ -96,8 +98,9 @@ impl Cluster {
         let (links, switching) = fabric.into_parts();
         let ethernet = Ethernet::new(cards.len(), profile);
         let network = Network::new(switching, cards.len());
+        let time_limit = Arc::default();
         let part = |number| {
-            let common = Common::new(Ethernet::new(0, profile), network.of_part(), seed);
+            let common = Common::new(Ethernet::new(0, profile), network.of_part(), seed, &time_limit);
             let common = Mutex::new(Common { is_part: true, ..common });
             Part { common, acts: AtomicU64::new(0), first: AtomicUsize::new(number) }
         };
@@ -107,11 +110,17 @@ impl Cluster {
         };
         Self {
             slots: cards.into_iter().zip(links).map(node).collect(),
-            common: Mutex::new(Common::new(ethernet, network, seed)),
+            common: Mutex::new(Common::new(ethernet, network, seed, &time_limit)),
             parts,
             is_open: AtomicBool::new(false),
             has_left: AtomicBool::new(false),
+            time_limit,
         }
+    }
+
+    /// Where it is noted that model time has reached its end.
+    pub const fn time_limit(&self) -> &Arc<TimeLimit> {
+        &self.time_limit
     }
 
     /// How many nodes there are.

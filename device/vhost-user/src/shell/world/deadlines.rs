@@ -21,17 +21,14 @@ impl World<'_> {
             // Model time passes as its programs have it.
             return false;
         }
-        self.common.network.is_moving()
+        self.has_pending()
             || self.common.network.is_holding()
             || self.nodes.cards().any(|(_, card)| card.nic.poll_timeout().is_some())
     }
 
     /// How far off the earliest deadline is, where nothing is under way.
     pub fn far_deadline(&self) -> Option<Duration> {
-        if self.common.network.is_moving()
-            || self.common.network.is_holding()
-            || self.common.ethernet.is_holding()
-        {
+        if self.has_pending() || self.common.network.is_holding() || self.common.ethernet.is_holding() {
             return None;
         }
         let (deadline, _) = self.deadlines().min()?;
@@ -77,7 +74,7 @@ impl World<'_> {
     fn release_standing(&mut self) -> bool {
         let any = self.common.network.release_standing();
         // What is under way already may take deadlines back.
-        if self.common.network.is_moving() {
+        if self.has_pending() {
             self.common.turn = Turn::WHOLE;
             self.settle(0);
             self.serve_stalled();
@@ -89,7 +86,7 @@ impl World<'_> {
     /// Nothing is in flight, so that nothing can precede it.
     pub fn pass_time(&mut self) {
         self.common.turn = Turn::WHOLE;
-        if !self.common.network.is_moving() && !self.common.network.release_all() {
+        if !self.has_pending() && !self.common.network.release_all() {
             let Some((deadline, node)) = self.deadlines().min() else { return };
             return self.expire(node, deadline);
         }

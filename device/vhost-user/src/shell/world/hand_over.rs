@@ -6,6 +6,7 @@ use niclab_model::time::{Span, Time};
 use thiserror::Error;
 
 use super::World;
+use crate::shell::turn::Turn;
 
 /// Cards do not take a program.
 #[derive(Debug, Error)]
@@ -31,6 +32,8 @@ pub enum LoadError {
 pub struct Loading {
     nodes: Vec<usize>,
     begin: Time,
+    /// All cards have begun.
+    has_begun: bool,
 }
 
 impl World<'_> {
@@ -51,28 +54,36 @@ impl World<'_> {
             nodes.iter().filter_map(of).map(|card| card.nic.epoch()).max().unwrap_or(0).wrapping_add(1);
         let begin = self.model_time();
         let step = HandOver::Begin { image, switch: Switch::Told { epoch } };
+        self.common.loading = Some(Loading { nodes: nodes.to_vec(), begin, has_begun: false });
         for (place, &node) in nodes.iter().enumerate() {
+            self.common.turn = Turn::WHOLE;
             let Some((card, bus)) = self.node(node) else { continue };
             if let Err(error) = card.nic.hand_over(begin, step, bus) {
+                self.common.loading = None;
                 self.step_all(&nodes[..place], HandOver::Cancel);
                 return Err(LoadError::Card { node, error: error.to_string() });
             }
+            self.carry_out(node);
+            // Each card checks the image, which takes long: others need not wait for all of them.
+            self.bump();
         }
-        self.common.loading = Some(Loading { nodes: nodes.to_vec(), begin });
-        nodes.iter().for_each(|node| self.carry_out(*node));
+        if let Some(loading) = &mut self.common.loading {
+            loading.has_begun = true;
+        }
         self.common.acts += 1;
+        self.common.turn = Turn::WHOLE;
         self.settle(0);
         Ok(())
     }
 
     /// Goes on with cards that are taking a program. How long that took in model time, once it runs on all.
     pub fn go_on_loading(&mut self) -> Option<Span> {
-        let loading = self.common.loading.take()?;
+        let loading = self.common.loading.take_if(|loading| loading.has_begun)?;
         let is = |world: &Self, progress| {
             let mut cards = loading.nodes.iter().filter_map(|node| world.nodes.card(*node));
             cards.all(|card| card.nic.progress() == progress)
         };
-        if !self.common.network.is_moving() && is(self, Progress::Drained) {
+        if !self.has_pending() && is(self, Progress::Drained) {
             self.step_all(&loading.nodes, HandOver::Switch);
         }
         if is(self, Progress::Runs) {
@@ -90,6 +101,7 @@ impl World<'_> {
     /// Tells these cards a step, and carries out what follows.
     fn step_all(&mut self, nodes: &[usize], step: HandOver<'_>) {
         let now = self.model_time();
+        self.common.turn = Turn::WHOLE;
         for &node in nodes {
             let Some((card, bus)) = self.node(node) else { continue };
             // A step that goes on is refused by none.

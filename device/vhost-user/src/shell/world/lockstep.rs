@@ -21,7 +21,6 @@ use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::time::{Passage, Span, Time};
 
 use super::World;
-use crate::shell::MAX_TURNS;
 use crate::shell::card::Card;
 use crate::shell::ethernet::ForStations;
 use crate::shell::lent::Carried;
@@ -192,6 +191,9 @@ impl World<'_> {
     pub fn serve_lockstep(&mut self, node: usize) -> Option<bool> {
         let mut lockstep = self.common.lockstep.take()?;
         self.hear(&mut lockstep, node);
+        if !lockstep.is_running {
+            self.begin_if_ready(&mut lockstep);
+        }
         let was_running = lockstep.is_running;
         let more = lockstep.is_running && self.advance(&mut lockstep);
         self.common.lockstep = Some(lockstep);
@@ -220,7 +222,6 @@ impl World<'_> {
                 // What it launched before belongs to no turn.
                 (program.port, program.turns) = (port, card.pages.turns(port));
                 program.state = State::Ready;
-                self.begin_if_ready(lockstep);
             }
             (Did::Acted | Did::Nothing, State::Acting) if program.turns == number && program.port == port => {
                 let now = program.now;
@@ -244,11 +245,9 @@ impl World<'_> {
         if !lockstep.programs.iter().all(|program| program.state == State::Ready) {
             return;
         }
-        // What runs freely ends first.
-        for _ in 0..MAX_TURNS {
-            if !self.go_on() {
-                break;
-            }
+        // What runs freely ends first, a turn at each look.
+        if self.go_on() {
+            return;
         }
         let begin = self.model_time();
         lockstep.is_running = true;
@@ -349,6 +348,10 @@ impl World<'_> {
                     }
                 }
                 (event, Some((at, is_turn, node))) => {
+                    // A program says when it wants its next turn, and may say any number.
+                    if at > Time::LIMIT {
+                        self.end_time(at);
+                    }
                     if !is_turn && event.is_none() && self.is_futile(lockstep, at) {
                         self.end_part(lockstep);
                         return false;
@@ -357,6 +360,7 @@ impl World<'_> {
                 }
                 (Some(_), None) => {}
             }
+            self.check_time();
         }
         false
     }

@@ -4,8 +4,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use niclab_device::lab::Lab;
-use niclab_device::shell::in_turns;
-use niclab_device::shell::world::World;
 use niclab_model::fabric::ethernet::mac_of_station;
 use niclab_model::nic::{HostRanges, Input, Nic, Observed, Output, ShellCounts, Statistics};
 use niclab_model::parts::host_interface::{BusTransfer, HostInterface};
@@ -61,7 +59,9 @@ impl Station {
 pub fn send(lab: &Lab, wire: &Mutex<Wire>, frame: &[u8]) {
     wire.lock().to_send.push_back(frame.to_vec());
     let mut world = lab.daemon().shell().world();
-    in_turns(&mut world, World::go_on);
+    while world.go_on() {
+        world.bump();
+    }
     lab.daemon().shell().did(&mut world);
 }
 
