@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use niclab_abi::PAGE_BYTES;
 use niclab_abi::channels::{BulkHeader, CHANNEL_BULK, CHANNEL_STORE, ChannelPayload, OP_CHANNEL_PAYLOAD};
-use niclab_abi::{ToBytes, to_words};
+use niclab_abi::{FromBytes, to_words};
 use niclab_device::frontend::ClusterGuest;
 use niclab_device::frontend::lists::{ChannelPort, PostPort};
 use niclab_device::lab::Lab;
 use niclab_device::monitor::answer;
 use niclab_device::shell::world::World;
-use niclab_model::nic::{Nic, Observed};
 use niclab_model::time::{Span, Time};
 use niclab_port::posts::{Part, Receive, Send};
 use niclab_spec::monitor::{Answer, Request};
