@@ -108,6 +108,11 @@ pub fn open_file(folder: &impl AsFd, name: &str) -> io::Result<Option<File>> {
     Ok(is_ours.then(|| file.into()))
 }
 
+/// Whether anything has this name in `folder`.
+pub fn is_there(folder: &impl AsFd, name: &str) -> bool {
+    statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+}
+
 /// Makes a file that only its owner can read, or empties the one that is there. A link is not followed.
 pub fn create_file(folder: &impl AsFd, name: &Path) -> io::Result<File> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;

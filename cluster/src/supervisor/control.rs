@@ -19,6 +19,9 @@ use thiserror::Error;
 /// The socket's name in the cluster's folder.
 pub const SOCKET: &str = "control.sock";
 
+/// The subcommand by which a niclab becomes the supervisor of a cluster.
+pub const SUPERVISE: &str = "supervise";
+
 /// The plan's name in the cluster's folder.
 pub const PLAN: &str = "plan.json";
 

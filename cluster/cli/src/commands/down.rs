@@ -8,10 +8,10 @@ use std::{
 use anyhow::{Result, bail};
 use niclab_cluster::{
     host::{
-        process::ExitWaiter,
+        process::{ExitWaiter, ProcessId},
         runtime::{Condition, RuntimeError, RuntimeRoot},
     },
-    supervisor::control::{self, ControlError, PLAN, Request},
+    supervisor::control::{self, ControlError, Request, SUPERVISE},
 };
 use niclab_spec::ClusterName;
 use rustix::process::Signal;
@@ -66,21 +66,22 @@ fn down(root: &RuntimeRoot, name: &ClusterName, within: Duration) -> Result<()> 
 fn end(root: &RuntimeRoot, name: &ClusterName, within: Duration) -> Result<&'static str> {
     let deadline = Instant::now() + within;
     let folder = root.folder(name);
-    // Only whoever keeps a cluster up leaves its plan.
-    if !folder.join(PLAN).exists() && root.is_alive(name) {
-        let pid = root.owner(name).map_or_else(String::new, |owner| format!(" (process {})", owner.pid));
-        bail!("a `niclab run`{pid} of the name `{name}` is at work; end that one");
+    let owner = root.owner(name);
+    if let Some(owner) = owner.filter(|owner| !is_supervisor(*owner)) {
+        bail!("a `niclab run` (process {}) of the name `{name}` is at work; end that one", owner.pid);
     }
-    let awaited = root.owner(name).and_then(ExitWaiter::new);
+    let awaited = owner.and_then(ExitWaiter::new);
     match control::ask_within(&folder, &Request::Down, within) {
         Ok(_) => {}
         Err(ControlError::Refused(message)) => bail!("{message}"),
-        // It boots still, or hangs.
-        Err(_) => {
-            if let Some(owner) = root.owner(name) {
-                owner.signal(Signal::TERM);
+        // It boots still, or hangs, or its socket is gone.
+        Err(error) => match owner {
+            Some(owner) => owner.signal(Signal::TERM),
+            None if root.is_alive(name) => {
+                bail!("{error}, and the process that keeps the cluster `{name}` cannot be found in /proc")
             }
-        }
+            None => {}
+        },
     }
     // Whatever it answered, it is down when its owner has let go of the folder; and nothing of it is left once it has ended,
     // which is the next that it does.
@@ -95,6 +96,12 @@ fn end(root: &RuntimeRoot, name: &ClusterName, within: Duration) -> Result<&'sta
         return Ok(" (its niclab did not end it in time, and was killed)");
     }
     bail!("the cluster `{name}` does not end, though its niclab was killed")
+}
+
+/// Whether the process is the one by which `niclab up` keeps a cluster.
+fn is_supervisor(process: ProcessId) -> bool {
+    let arguments = std::fs::read(format!("/proc/{}/cmdline", process.pid)).unwrap_or_default();
+    arguments.split(|&byte| byte == 0).nth(1) == Some(SUPERVISE.as_bytes())
 }
 
 fn is_cleaned(root: &RuntimeRoot, name: &ClusterName, deadline: Instant) -> Result<bool> {

@@ -1,7 +1,7 @@
 //! `niclab logs`: what a node wrote to its console, or the messages of its QEMU or of the daemon.
 
 use std::{
-    fs::{self, File},
+    fs::File,
     io::{self, Write},
     path::PathBuf,
     thread,
@@ -9,11 +9,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use niclab_cluster::{
-    host::runtime::{Condition, RuntimeRoot},
-    plan::Plan,
-    supervisor::control::PLAN,
-};
+use niclab_cluster::host::runtime::{Condition, RuntimeRoot};
 
 use crate::arguments::LogsArgs;
 
@@ -48,9 +44,7 @@ fn log_of(root: &RuntimeRoot, args: &LogsArgs) -> Result<PathBuf> {
         Condition::Dead => root.folder(name),
         _ => super::folder_of(name)?,
     };
-    let path = folder.join(PLAN);
-    let text = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    let plan: Plan = serde_json::from_slice(&text).context("the cluster is of another build of niclab")?;
+    let plan = super::read_plan(&folder)?;
     if args.node == "daemon" {
         return Ok(plan.daemon.log);
     }

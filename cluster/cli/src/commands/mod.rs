@@ -29,7 +29,7 @@ mod terminal;
 mod up;
 mod watch;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 use niclab_cluster::{
@@ -139,7 +139,19 @@ fn status_of(name: &ClusterName) -> Result<Status> {
 
 /// The plan of a cluster that is up.
 fn plan_of(name: &ClusterName) -> Result<Plan> {
-    let path = folder_of(name)?.join(PLAN);
-    let text = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    read_plan(&folder_of(name)?)
+}
+
+/// The plan in a cluster's folder.
+fn read_plan(folder: &Path) -> Result<Plan> {
+    let path = folder.join(PLAN);
+    let text = std::fs::read(&path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => anyhow!(
+            "{} is gone; a program that removes old files from there may have taken it. The cluster runs on: `niclab exec`, \
+             `niclab inspect` and `niclab down` work without it. Set NICLAB_RUNTIME_DIR to a folder that nothing cleans",
+            path.display()
+        ),
+        _ => anyhow!("cannot read {}: {error}", path.display()),
+    })?;
     serde_json::from_slice(&text).context("the cluster is of another build of niclab")
 }

@@ -66,7 +66,7 @@ pub fn run(args: &UpArgs) -> Result<u8> {
 fn start_supervisor(order: &Order) -> Result<(Child, ChildStdin)> {
     let own = env::current_exe().context("cannot find niclab's own program")?;
     let mut supervisor = Command::new(own)
-        .arg("supervise")
+        .arg(control::SUPERVISE)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         // Whoever reads our own standard error would wait for the supervisor's end.

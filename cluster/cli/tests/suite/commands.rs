@@ -249,6 +249,47 @@ fn down_ends_everything_and_says_so_once() {
     assert!(text(&again.stderr).contains("no cluster is up"), "{}", text(&again.stderr));
 }
 
+/// What programs do that remove old files from /tmp, some of them with the sockets.
+#[test]
+fn down_ends_a_cluster_whose_files_were_cleaned_away() {
+    for with_sockets in [false, true] {
+        let mut up = Up::new(&["good"]);
+        let pids = up.pids();
+        let folder = up.root.join("niclab");
+        for entry in fs::read_dir(&folder).unwrap().map(Result::unwrap) {
+            if with_sockets || entry.file_type().unwrap().is_file() {
+                fs::remove_file(entry.path()).unwrap();
+            }
+        }
+        if !with_sockets {
+            assert_eq!(up.niclab(&["exec", "node0", "--", "0"]).status.code(), Some(0));
+        }
+        let logs = text(&up.niclab(&["logs", "node0"]).stderr);
+        assert!(logs.contains("plan.json is gone") && logs.contains("niclab down"), "{logs}");
+        let output = up.niclab(&["down"]);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        assert!(!pids.iter().any(|&pid| lives(pid)), "sockets gone: {with_sockets}");
+        assert!(up.supervisor.wait().unwrap().success());
+        assert_eq!(fs::read_dir(&up.root).unwrap().count(), 0, "nothing is left");
+    }
+}
+
+#[test]
+fn down_leaves_a_run_alone_and_names_its_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = RuntimeRoot::at(folder.path().join("r")).unwrap();
+    // This process owns the cluster and is no supervisor.
+    let claimed = root.claim(&"mine".parse().unwrap()).unwrap();
+    let output = niclab(root.path(), &["down", "--name", "mine"]).output().unwrap();
+    let said = text(&output.stderr);
+    assert!(
+        said.contains(&format!("(process {})", std::process::id())) && said.contains("at work"),
+        "{said}"
+    );
+    assert_eq!(output.status.code(), Some(125));
+    claimed.remove().unwrap();
+}
+
 #[test]
 fn down_cleans_up_after_a_supervisor_that_was_killed() {
     let mut up = Up::new(&["good", "good"]);

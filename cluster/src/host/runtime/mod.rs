@@ -2,14 +2,19 @@
 //!
 //! Each cluster has one folder below `$NICLAB_RUNTIME_DIR`, else `$XDG_RUNTIME_DIR/niclab`, else `/tmp/niclab-UID`, else
 //! `~/.local/state/niclab/run` ([`place`] says when). A file in it is the mark that niclab made the folder, and its owner (a
-//! `niclab run`, or the supervisor of a `niclab up`) holds a lock on that file for as long as it lives; the kernel gives
+//! `niclab run`, or the supervisor of a `niclab up`) holds a lock on the folder for as long as it lives; the kernel gives
 //! the lock back however the owner ends. So a marked folder whose lock is free is a leftover. A folder without the mark was
 //! not made by niclab, and is never removed.
+//!
+//! The lock is a BSD lock on the folder itself: systemd-tmpfiles, which removes old files from /tmp, leaves out folders that
+//! are locked so (tmpfiles.d(5)). Other programs that clean /tmp look at no lock. Where one of them removed the mark, the
+//! owner is found by what it holds open ([`holder`]), and the mark is written again.
 //!
 //! A folder is made under another name, marked, locked, and only then given its own; it is given another name before it is
 //! removed, and loses its mark last. Whoever makes, looks for or removes folders holds a lock on the folder of all clusters
 //! meanwhile. So a folder under one of those other names was left by a niclab that died, and is removed.
 
+mod holder;
 mod kept;
 mod place;
 
@@ -17,7 +22,7 @@ use std::{
     fs::{self, DirBuilder, File},
     io::{self, Read, Write},
     os::{
-        fd::{AsFd, OwnedFd},
+        fd::{AsFd, BorrowedFd, OwnedFd},
         unix::fs::DirBuilderExt,
     },
     path::{Path, PathBuf},
@@ -31,6 +36,7 @@ use rustix::{
 };
 use thiserror::Error;
 
+use self::holder::holder_of;
 use super::{
     own::{self, Foreign, Found},
     process::ProcessId,
@@ -42,10 +48,9 @@ const MAX_SOCKET_PATH_BYTES: usize = 107;
 /// Bytes that the longest name of a socket adds to a cluster's folder.
 const SOCKET_NAME_BYTES: usize = "/monitor.sock".len();
 
-/// The file that says that niclab made the folder, and whose lock says that its owner lives.
+/// The file that says that niclab made the folder.
 const MARK: &str = "niclab-cluster";
 const PROCESSES: &str = "processes.json";
-const OWNER: &str = "owner.json";
 
 /// A folder that is being made. No cluster can be called so, nor as below.
 const NEW: &str = ".niclab-new";
@@ -183,6 +188,7 @@ impl RuntimeRoot {
     /// # Errors
     /// [`RuntimeError::Io`].
     pub fn names(&self) -> Result<Vec<ClusterName>, RuntimeError> {
+        let _guard = self.guard()?;
         let mut names = Vec::new();
         for entry in Dir::read_from(&*self.folder).at("list", &self.path)? {
             let entry = entry.at("list", &self.path)?;
@@ -206,7 +212,7 @@ impl RuntimeRoot {
         Ok(Guard { _lock: lock })
     }
 
-    /// The folder of a cluster, without its lock.
+    /// The folder of a cluster, without its lock. Its mark is written again where the folder lost it and an owner lives.
     fn open(&self, name: &ClusterName) -> Result<Found<Opened>, RuntimeError> {
         let path = self.folder(name);
         let folder = match own::open_in(&*self.folder, name.as_str()).at("open", &path)? {
@@ -214,8 +220,12 @@ impl RuntimeRoot {
             Found::Foreign(why) => return Ok(Found::Foreign(why)),
             Found::Ours(folder) => folder,
         };
+        let text = mark_of(name);
+        if !own::is_there(&folder, MARK) && holder_of(&folder, &text).is_some() {
+            mark_folder(&folder, &text).at("write", &path.join(MARK))?;
+        }
         let mark = own::open_file(&folder, MARK).at("open", &path.join(MARK))?;
-        match mark.filter(|mark| says(mark, &mark_of(name))) {
+        match mark.filter(|mark| says(mark, &text)) {
             Some(mark) => Ok(Found::Ours(Opened { folder, mark })),
             None => Ok(Found::Foreign(Foreign::Unmarked)),
         }
@@ -247,8 +257,12 @@ impl RuntimeRoot {
     /// The owner of a cluster, if it lives.
     #[must_use]
     pub fn owner(&self, name: &ClusterName) -> Option<ProcessId> {
-        let text = fs::read(self.folder(name).join(OWNER)).ok().filter(|_| self.is_alive(name))?;
-        serde_json::from_slice(&text).ok()
+        // Any niclab that looks whether the lock is free holds it for that moment.
+        let _guard = self.guard().ok()?;
+        match own::open_in(&*self.folder, name.as_str()).ok()? {
+            Found::Ours(folder) => holder_of(&folder, &mark_of(name)),
+            Found::Nothing | Found::Foreign(_) => None,
+        }
     }
 
     /// Takes the name for a new cluster. What a dead owner left under it is cleaned up first.
@@ -275,17 +289,10 @@ impl RuntimeRoot {
         };
         // The user's mask may have taken something away.
         fchmod(&folder, Mode::RWXU).at("protect", &new)?;
-        let mut mark = own::create_file(&folder, Path::new(MARK)).at("write", &new)?;
-        mark.write_all(mark_of(name).as_bytes()).at("write", &new)?;
+        let mark = mark_folder(&folder, &mark_of(name)).at("write", &new)?;
         let opened = Opened { folder, mark };
-        if !opened.try_lock().at("lock", &new)? {
-            return Err(RuntimeError::Taken(name.clone()));
-        }
+        opened.lock().at("lock", &new)?;
         let folder = ClusterFolder { path, name: name.clone(), root: self.clone(), opened };
-        if let Some(owner) = ProcessId::of(std::process::id()) {
-            folder
-                .write(OWNER, &serde_json::to_string(&owner).map_err(io::Error::from).at("write", &new)?)?;
-        }
         renameat(&*self.folder, NEW, &*self.folder, name.as_str()).at("make", &folder.path)?;
         Ok(folder)
     }
@@ -361,21 +368,39 @@ fn says(file: &File, text: &str) -> bool {
     read.is_ok() && found == text.as_bytes()
 }
 
+/// Writes the mark of a folder that has none.
+fn mark_folder(folder: &impl AsFd, text: &str) -> io::Result<File> {
+    let mut mark = own::create_file(folder, Path::new(MARK))?;
+    mark.write_all(text.as_bytes())?;
+    Ok(mark)
+}
+
 /// A marked folder.
 #[derive(Debug)]
 struct Opened {
-    folder: OwnedFd,
     /// Holds the lock, once it is taken. The kernel frees it when the last descriptor goes.
+    folder: OwnedFd,
+    /// Locked like the folder: an older niclab locks the mark alone. While it is open it says whose the folder is, also where
+    /// its name is gone.
     mark: File,
 }
 
 impl Opened {
     fn try_lock(&self) -> io::Result<bool> {
-        match flock(&self.mark, FlockOperation::NonBlockingLockExclusive) {
+        let try_lock = |file: BorrowedFd<'_>| match flock(file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(true),
             Err(Errno::WOULDBLOCK) => Ok(false),
-            Err(error) => Err(error.into()),
-        }
+            Err(error) => Err(io::Error::from(error)),
+        };
+        Ok(try_lock(self.folder.as_fd())? && try_lock(self.mark.as_fd())?)
+    }
+
+    /// Locks a folder that no other niclab knows. systemd-tmpfiles may hold the lock for a moment, as it locks each folder that
+    /// it enters.
+    fn lock(&self) -> io::Result<()> {
+        let lock = |file: BorrowedFd<'_>| retry_on_intr(|| flock(file, FlockOperation::LockExclusive));
+        lock(self.folder.as_fd())?;
+        Ok(lock(self.mark.as_fd())?)
     }
 }
 
@@ -434,6 +459,10 @@ impl ClusterFolder {
             return Err(RuntimeError::NotACluster { path, why: Foreign::Unmarked });
         }
         root.clear_leftovers(guard)?;
+        if !own::is_there(&opened.folder, MARK) {
+            // A program that cleans /tmp took it. The folder is still the one that was locked.
+            mark_folder(&opened.folder, &mark_of(&name)).at("write", &path.join(MARK))?;
+        }
         // From here on, whoever finds it knows that it is to go, though this process may die.
         renameat(&*root.folder, name.as_str(), &*root.folder, GONE).at("remove", &path)?;
         root.remove_as(GONE, &opened.folder, guard).at("remove", &path)
@@ -478,6 +507,62 @@ mod tests {
         root.claim(&a).unwrap().remove().unwrap();
         assert_eq!(root.condition(&a).unwrap(), Condition::Absent);
         assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0, "nothing at all is left");
+    }
+
+    #[test]
+    fn folder_of_a_live_cluster_is_locked_for_tmpfiles() {
+        let (_folder, root) = root();
+        let claimed = root.claim(&name("a")).unwrap();
+        // As systemd-tmpfiles does before it enters a folder.
+        let enter = || {
+            let folder = File::open(root.folder(&name("a"))).unwrap();
+            flock(&folder, FlockOperation::NonBlockingLockExclusive)
+        };
+        assert_eq!(enter(), Err(Errno::WOULDBLOCK));
+        drop(claimed);
+        assert_eq!(enter(), Ok(()), "a leftover may be cleaned away");
+    }
+
+    #[test]
+    fn live_cluster_that_lost_its_files_is_known_and_removed() {
+        for lost in ["all files", "all files, and a socket stays"] {
+            let (_folder, root) = root();
+            let claimed = root.claim(&name("a")).unwrap();
+            claimed.write("plan.json", "{}").unwrap();
+            fs::read_dir(claimed.path())
+                .unwrap()
+                .for_each(|file| fs::remove_file(file.unwrap().path()).unwrap());
+            let socket = claimed.path().join("control.sock");
+            let _listener = lost.contains("socket").then(|| std::os::unix::net::UnixListener::bind(&socket));
+            assert_eq!(root.owner(&name("a")), ProcessId::of(std::process::id()), "{lost}");
+            assert_eq!(root.condition(&name("a")).unwrap(), Condition::Alive, "{lost}");
+            assert_eq!(names(&root), ["a"], "{lost}");
+            fs::remove_file(claimed.path().join(MARK)).unwrap();
+            claimed.remove().unwrap();
+            assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0, "{lost}: nothing is left");
+        }
+    }
+
+    #[test]
+    fn lock_by_a_process_without_the_mark_makes_no_cluster() {
+        let (_folder, root) = root();
+        // Other tests of this process have marks of clusters with other names open.
+        let path = root.folder(&name("unmarked"));
+        fs::create_dir(&path).unwrap();
+        let folder = File::open(&path).unwrap();
+        flock(&folder, FlockOperation::LockExclusive).unwrap();
+        assert_eq!(root.condition(&name("unmarked")).unwrap(), Condition::Foreign(Foreign::Unmarked));
+        assert_eq!(fs::read_dir(&path).unwrap().count(), 0, "nothing is written there");
+    }
+
+    #[test]
+    fn cluster_of_a_niclab_that_locks_the_mark_alone_is_alive() {
+        let (_folder, root) = root();
+        let path = root.folder(&name("a"));
+        drop(root.claim(&name("a")).unwrap());
+        let mark = File::open(path.join(MARK)).unwrap();
+        flock(&mark, FlockOperation::LockExclusive).unwrap();
+        assert_eq!(root.condition(&name("a")).unwrap(), Condition::Alive);
     }
 
     #[test]
