@@ -21,6 +21,8 @@ use std::{env, fmt, io, process};
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg, OFlag};
+use nix::sys::statvfs::{FsFlags, statvfs};
+use nix::unistd::{AccessFlags, access};
 use sha2::{Digest, Sha256};
 
 use crate::error::{At, ImageError};
@@ -83,6 +85,26 @@ impl Cache {
             .collect();
         found.sort();
         found
+    }
+
+    /// Whether a run could use the cache: it is the user's own or can be made, it can be written to, and programs can be started
+    /// from it. Nothing is created. Returns the bytes that are free there.
+    ///
+    /// # Errors
+    /// [`ImageError`] that names what is wrong and the fix.
+    pub fn check(&self) -> Result<u64, ImageError> {
+        let root = self.root();
+        let is_there = fs::symlink_metadata(&root).is_ok();
+        if is_there {
+            check_owner(&root)?;
+        }
+        let place = root.ancestors().find(|path| path.exists()).unwrap_or(&root);
+        let unwritable =
+            |errno: Errno| ImageError::UnwritableCache { path: place.to_owned(), source: errno.into() };
+        access(place, AccessFlags::W_OK | AccessFlags::X_OK).map_err(unwritable)?;
+        check_exec(&root, place)?;
+        let about = statvfs(place).map_err(io::Error::from).at("look at", place)?;
+        Ok(about.blocks_available() * about.fragment_size())
     }
 
     /// Where an artefact is if it is whole.
@@ -254,15 +276,30 @@ impl CacheLock {
 
 /// Keeps others out of the cache, in which whole folders are removed: it must be ours.
 fn protect(root: &Path) -> Result<(), ImageError> {
-    let about = fs::symlink_metadata(root).at("look at", root)?;
-    if !about.is_dir() || about.uid() != nix::unistd::getuid().as_raw() {
-        return Err(ImageError::ForeignCache(root.to_owned()));
-    }
+    check_owner(root)?;
+    check_exec(root, root)?;
     // By descriptor, and not through a link that has its place by now.
     let flags = (OFlag::O_NOFOLLOW | OFlag::O_DIRECTORY).bits();
     let folder = OpenOptions::new().read(true).custom_flags(flags).open(root).at("open", root)?;
     // Disk images have the nodes' ssh keys in them.
     folder.set_permissions(fs::Permissions::from_mode(0o700)).at("protect", root)
+}
+
+fn check_owner(root: &Path) -> Result<(), ImageError> {
+    let about = fs::symlink_metadata(root).at("look at", root)?;
+    if !about.is_dir() || about.uid() != nix::unistd::getuid().as_raw() {
+        return Err(ImageError::ForeignCache(root.to_owned()));
+    }
+    Ok(())
+}
+
+/// `place` is on the file system of the cache, which may not be there yet.
+fn check_exec(root: &Path, place: &Path) -> Result<(), ImageError> {
+    let about = statvfs(place).map_err(io::Error::from).at("look at", place)?;
+    if about.flags().contains(FsFlags::ST_NOEXEC) {
+        return Err(ImageError::NoExecCache(root.to_owned()));
+    }
+    Ok(())
 }
 
 fn lock_error(path: &Path, errno: Errno) -> ImageError {
@@ -372,6 +409,39 @@ mod tests {
         assert!(matches!(refused, ImageError::ForeignCache(_)), "{refused}");
         assert_eq!(fs::metadata(&elsewhere).unwrap().permissions().mode() & 0o777, 0o755);
         assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn check_accepts_a_cache_that_is_there_and_one_that_can_be_made() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(Cache::at(&dir.path().join("not/yet")).unwrap().check().unwrap() > 0);
+        assert!(!dir.path().join("not").exists(), "nothing is created");
+        drop(Cache::at(dir.path()).unwrap().lock(&Silent).unwrap());
+        assert!(Cache::at(dir.path()).unwrap().check().is_ok());
+    }
+
+    #[test]
+    fn check_refuses_a_cache_of_another_owner_or_that_is_a_link() {
+        let dir = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("/", dir.path().join(LAYOUT)).unwrap();
+        let refused = Cache::at(dir.path()).unwrap().check().unwrap_err();
+        assert!(matches!(refused, ImageError::ForeignCache(_)), "{refused}");
+    }
+
+    #[test]
+    fn folder_of_another_user_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        // Root can give a folder away; every other user finds one of root's.
+        let is_given = std::os::unix::fs::chown(dir.path(), Some(12_345), None).is_ok();
+        let foreign = if is_given { dir.path() } else { Path::new("/") };
+        assert!(matches!(check_owner(foreign), Err(ImageError::ForeignCache(_))));
+    }
+
+    #[test]
+    fn check_refuses_a_cache_that_cannot_be_written_to() {
+        // Root too cannot write to /proc.
+        let refused = Cache::at(Path::new("/proc/niclab")).unwrap().check().unwrap_err();
+        assert!(refused.to_string().contains("NICLAB_CACHE"), "{refused}");
     }
 
     fn key(text: &str) -> Key {

@@ -46,6 +46,23 @@ pub enum ImageError {
     )]
     ForeignCache(PathBuf),
 
+    /// Programs cannot be started from the cache.
+    #[error(
+        "the cache {} is on a file system that is mounted noexec, so QEMU cannot be started from it; set NICLAB_CACHE to a folder \
+         on another file system, or mount this one without noexec",
+        .0.display()
+    )]
+    NoExecCache(PathBuf),
+
+    /// Nothing can be built into the cache.
+    #[error("cannot write to {}, where the cache is or would be: {source}; set NICLAB_CACHE to a folder of your own", path.display())]
+    UnwritableCache {
+        /// The cache's folder, or the nearest folder above that is there.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+
     /// The host's apt configuration has no Debian mirror in it.
     #[error(
         "no Debian mirror found in the host's apt configuration ({searched}); name one with --mirror URL, \

@@ -15,6 +15,8 @@ use crate::{disk, initramfs, module};
 pub struct Survey {
     /// The cache's folder.
     pub cache: PathBuf,
+    /// The bytes that are free there, or why a run cannot use it.
+    pub cache_free_bytes: Result<u64, String>,
     /// Folders that other versions of niclab left beside it.
     pub other_layouts: Vec<PathBuf>,
     /// Version of the QEMU in the cache, if it is there.
@@ -50,6 +52,7 @@ pub fn survey(cache: &Cache) -> Survey {
     let has_module = |tree: &Tree| cache.find(module::KIND, &module::key(tree, module::DRIVER)).is_some();
     Survey {
         cache: cache.root(),
+        cache_free_bytes: cache.check().map_err(|error| error.to_string()),
         other_layouts: cache.other_layouts(),
         module: tree.as_ref().is_some_and(has_module),
         initramfs_count: cache.list(initramfs::KIND).len(),

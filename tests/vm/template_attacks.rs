@@ -5,7 +5,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use niclab_harness::{Niclab, Outcome, Started, eventually};
+use niclab_harness::{Niclab, Outcome, Started, eventually, in_mount_namespace};
 
 /// A cache whose templates are the test's own. The rest of it is the usual cache's, by symbolic links in a folder of ours: it is
 /// there already, so nothing is built in it.
@@ -217,22 +217,10 @@ fn a_damaged_or_foreign_template_is_named_and_made_anew() {
 #[test]
 fn without_room_for_a_template_the_nodes_boot() {
     let templates = Templates::new();
-    let within = |script: &str| {
-        let mut unshare = Command::new("unshare");
-        unshare.args(["-Urm", "--", "sh", "-c", script, "sh"]).arg(templates.all());
-        unshare
-    };
-    let mount = "mount -t tmpfs -o size=40m,mode=700 tmpfs \"$1\"";
-    if !within(mount).status().is_ok_and(|status| status.success()) {
-        eprintln!("skipped: no namespace in which a small file system can be mounted");
-        return;
-    }
-    let script =
-        format!(r#"{mount} || exit 99; all=$1; shift; "$@" || exit; ls -A "$all" | sed 's/^/left: /'"#);
-    let mut unshare = within(&script);
+    let script = r#"mount -t tmpfs -o size=40m,mode=700 tmpfs "$1" || exit 99; all=$1; shift
+        "$@" || exit; ls -A "$all" | sed 's/^/left: /'"#;
     let run = templates.command(&["run", "--nodes", "1", "--", "sh", "-c", WAY]);
-    unshare.arg(run.get_program()).args(run.get_args()).current_dir(templates.niclab.folder());
-    unshare.envs(run.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let unshare = in_mount_namespace(script, &templates.all(), &run);
     let outcome = Started::new(unshare).finish().success();
     let said: Vec<_> = outcome
         .stderr

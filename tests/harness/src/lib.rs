@@ -193,6 +193,29 @@ impl Drop for Niclab {
     }
 }
 
+/// `command`, started by a shell script in a mount namespace of its own, in which an ordinary user may mount. The script finds
+/// `folder` as `$1` and the command behind it.
+///
+/// # Panics
+/// Where the system denies user namespaces. niclab needs them too, to build its images without root.
+pub fn in_mount_namespace(script: &str, folder: &Path, command: &Command) -> Command {
+    const UNSHARE: [&str; 2] = ["unshare", "-Urm"];
+    let mut unshare = Command::new(UNSHARE[0]);
+    let is_allowed = unshare.args(&UNSHARE[1..]).arg("true").status().is_ok_and(|status| status.success());
+    assert!(
+        is_allowed,
+        "{UNSHARE:?} fails: allow unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1)"
+    );
+    let mut unshare = Command::new(UNSHARE[0]);
+    unshare.args(&UNSHARE[1..]).args(["--", "sh", "-c", script, "sh"]).arg(folder);
+    unshare.arg(command.get_program()).args(command.get_args()).stdin(Stdio::null());
+    unshare.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    if let Some(folder) = command.get_current_dir() {
+        unshare.current_dir(folder);
+    }
+    unshare
+}
+
 /// Compiles a C program into the folder that the guests see, linked statically: it runs in any guest.
 ///
 /// # Panics

@@ -75,14 +75,8 @@ pub fn run(args: &DoctorArgs) -> Result<u8> {
 
 fn checks(survey: &Survey, templates: usize) -> Vec<Check> {
     let mut checks = vec![accelerator()];
-    checks.push(built("QEMU", survey.qemu_version.as_ref()));
-    checks.push(built("guest kernel", survey.kernel_release.as_ref()));
-    checks.push(built("kernel module", survey.module.then_some("built for that kernel")));
-    let images = format!("{} initramfs, {} with packages", survey.initramfs_count, survey.disk_count);
-    checks.push(built("guest images", (survey.initramfs_count > 0).then_some(images)));
-    let found = (templates > 0).then(|| format!("{templates} of guests that have booted"));
-    checks.push(built("templates", found));
-    checks.push(good("cache", survey.cache.display().to_string()));
+    checks.extend(artefacts(survey, templates));
+    checks.push(cache(survey));
     checks.extend(survey.other_layouts.iter().map(|path| Check {
         remedy: format!("remove {} when no older niclab needs it", path.display()),
         ..good("cache of another version", path.display().to_string())
@@ -114,6 +108,37 @@ fn checks(survey: &Survey, templates: usize) -> Vec<Check> {
         }
     });
     checks
+}
+
+/// What a run finds in the cache or builds into it. It can build nothing where the cache cannot be used.
+fn artefacts(survey: &Survey, templates: usize) -> Vec<Check> {
+    let images = format!("{} initramfs, {} with packages", survey.initramfs_count, survey.disk_count);
+    let templates = (templates > 0).then(|| format!("{templates} of guests that have booted"));
+    let mut checks = vec![
+        built("QEMU", survey.qemu_version.as_ref()),
+        built("guest kernel", survey.kernel_release.as_ref()),
+        built("kernel module", survey.module.then_some("built for that kernel")),
+        built("guest images", (survey.initramfs_count > 0).then_some(images)),
+        built("templates", templates),
+    ];
+    if survey.cache_free_bytes.is_err() {
+        for check in checks.iter_mut().filter(|check| check.state == State::WillBeBuilt) {
+            *check = missing(&check.what, "the cache cannot be used".to_owned(), "see `cache` below");
+        }
+    }
+    checks
+}
+
+fn cache(survey: &Survey) -> Check {
+    const GIB: u64 = 1 << 30;
+    match &survey.cache_free_bytes {
+        Ok(free) => {
+            let tenths = free.saturating_mul(10) / GIB;
+            let found = format!("{}, {}.{} GiB free", survey.cache.display(), tenths / 10, tenths % 10);
+            good("cache", found)
+        }
+        Err(error) => missing("cache", error.clone(), "set NICLAB_CACHE to a folder of your own"),
+    }
 }
 
 fn accelerator() -> Check {

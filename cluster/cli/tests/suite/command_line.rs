@@ -2,7 +2,7 @@
 
 use std::{fs, process::Command};
 
-use niclab_harness::Outcome;
+use niclab_harness::{Outcome, in_mount_namespace};
 
 use crate::support::niclab;
 
@@ -151,6 +151,53 @@ fn doctor_speaks_json() {
     let found = |what: &str| checks.iter().find(|check| check["what"] == what).unwrap();
     assert_eq!(found("QEMU")["state"], "will-be-built", "the cache is empty");
     assert!(found("accelerator")["found"].as_str().unwrap().contains(": "), "it says why");
+}
+
+/// The code of `niclab doctor` and what it says of the cache, whose folder a script changes before.
+fn doctor_on_cache(script: &str) -> (i32, serde_json::Value) {
+    let niclab = niclab();
+    let cache = niclab.folder().join("cache");
+    fs::create_dir_all(cache.join("v1")).unwrap();
+    let script = format!("{script} || exit 99; shift; exec \"$@\"");
+    let command = niclab.command(["doctor", "--json"]);
+    let outcome = Outcome::of(&mut in_mount_namespace(&script, &cache, &command));
+    let checks = outcome.json()["checks"].as_array().unwrap().clone();
+    let found = |what: &str| checks.iter().find(|check| check["what"] == what).unwrap().clone();
+    let cache = found("cache");
+    // What a run would build it cannot build there.
+    let is_usable = cache["state"] == "good";
+    assert_eq!(found("QEMU")["state"], if is_usable { "will-be-built" } else { "missing" });
+    (outcome.code(), cache)
+}
+
+#[test]
+fn doctor_tells_the_free_space_of_a_good_cache() {
+    let (_, cache) = doctor_on_cache("true");
+    assert_eq!(cache["state"], "good", "{cache}");
+    assert!(cache["found"].as_str().unwrap().ends_with(" GiB free"), "{cache}");
+}
+
+#[test]
+fn doctor_names_noexec_of_the_caches_file_system() {
+    let (code, cache) = doctor_on_cache("mount -t tmpfs -o noexec,mode=700 none \"$1\"");
+    let found = cache["found"].as_str().unwrap();
+    assert!(found.contains("mounted noexec") && found.contains("NICLAB_CACHE"), "{cache}");
+    assert_eq!((code, &cache["state"]), (1, &"missing".into()));
+}
+
+#[test]
+fn doctor_names_a_cache_that_cannot_be_written_to() {
+    let (code, cache) = doctor_on_cache("mount -t tmpfs -o ro,mode=700 none \"$1\"");
+    assert!(cache["found"].as_str().unwrap().contains("cannot write to"), "{cache}");
+    assert_eq!((code, &cache["state"]), (1, &"missing".into()));
+}
+
+#[test]
+fn doctor_names_a_cache_of_another_user() {
+    // A link is refused like another user's folder, which only root could make here.
+    let (code, cache) = doctor_on_cache("rmdir \"$1/v1\" && ln -s / \"$1/v1\"");
+    assert!(cache["found"].as_str().unwrap().contains("belongs to somebody else"), "{cache}");
+    assert_eq!((code, &cache["state"]), (1, &"missing".into()));
 }
 
 /// A report with one node, and of which the total is the sum.
