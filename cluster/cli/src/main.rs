@@ -13,12 +13,23 @@ mod match_unit;
 mod name;
 mod protocol;
 
-use std::process::ExitCode;
+use std::{panic, process::ExitCode};
 
 use crate::arguments::Cli;
 use clap::Parser;
-use niclab_cluster::host::signals;
+use niclab_cluster::host::{exhaustion::HostCounters, signals};
 use niclab_spec::descriptors;
+
+/// The standard library panics where the kernel denies a thread. What ran out is said after its message.
+fn say_why_no_thread(host: HostCounters) {
+    let report = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        report(info);
+        if let Some(what) = host.what_ran_out(&info.to_string()) {
+            eprintln!("niclab: {what}");
+        }
+    }));
+}
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -29,6 +40,8 @@ fn main() -> ExitCode {
     };
     let environment = env_logger::Env::default().default_filter_or(level);
     env_logger::Builder::from_env(environment).format_timestamp_millis().format_target(false).init();
+    let host = HostCounters::read();
+    say_why_no_thread(host.clone());
     if let Err(error) = signals::take_over() {
         log::warn!("signals are not taken care of: {error}");
     }
@@ -40,7 +53,12 @@ fn main() -> ExitCode {
         if niclab_output::is_unread(error.as_ref()) {
             return niclab_output::READER_GONE;
         }
-        eprintln!("niclab: {}", niclab_spec::explain(error.as_ref()));
+        let text = niclab_spec::explain(error.as_ref());
+        eprintln!("niclab: {text}");
+        // A cluster's failure says so itself.
+        if let Some(what) = host.what_ran_out(&text).filter(|what| !text.contains(what)) {
+            eprintln!("niclab: {what}");
+        }
         commands::error_code(&error)
     }))
 }

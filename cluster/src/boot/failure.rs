@@ -8,7 +8,7 @@ use thiserror::Error;
 use crate::{
     boot::{driver::LoadError, template::Damage},
     guests::qmp::QmpError,
-    host::{process::SpawnError, runtime::RuntimeError, signals},
+    host::{exhaustion::HostCounters, process::SpawnError, runtime::RuntimeError, signals},
 };
 
 /// How long the daemon may take to listen on its sockets.
@@ -38,6 +38,15 @@ pub enum Failure {
     /// A file of the plan cannot be written, or a process not be watched.
     #[error("cannot prepare the cluster: {0}")]
     Prepare(#[source] std::io::Error),
+    /// It failed because the host has no more of something.
+    #[error("{what}; {failure}")]
+    Exhausted {
+        /// What ran out, and how to have more of it.
+        what: String,
+        /// What failed.
+        #[source]
+        failure: Box<Failure>,
+    },
     /// The daemon ended.
     #[error("the daemon ended ({how}); its last words:\n{log}")]
     DaemonEnded {
@@ -173,6 +182,30 @@ impl Failure {
         match self {
             Self::Kept { failure, folder } => (*failure, Some(folder)),
             failure => (failure, None),
+        }
+    }
+
+    /// The failure with what ran out on the host since the counters were read, if anything did. Failures that are the guests' or
+    /// the user's own stay as they are.
+    #[must_use]
+    pub fn explained_by(self, before: &HostCounters) -> Self {
+        let is_of_host = matches!(
+            self,
+            Self::Spawn(_)
+                | Self::Runtime(_)
+                | Self::Prepare(_)
+                | Self::DaemonEnded { .. }
+                | Self::DaemonNotReady { .. }
+                | Self::QemuEnded { .. }
+                | Self::Memory { .. }
+                | Self::Restore { .. }
+                | Self::NotHealthy { .. }
+                | Self::Agent { .. }
+        );
+        let what = is_of_host.then(|| before.what_ran_out(&self.to_string())).flatten();
+        match what {
+            Some(what) => Self::Exhausted { what, failure: Box::new(self) },
+            None => self,
         }
     }
 }

@@ -39,6 +39,7 @@ use crate::{
         qmp::{Qmp, QmpError},
     },
     host::{
+        exhaustion::HostCounters,
         own,
         placement::Placement,
         process::{Process, ProcessId, Streams, tail, wait_readable},
@@ -119,6 +120,8 @@ impl fmt::Debug for AgentClient {
 pub struct RunningCluster {
     plan: Plan,
     folder: ClusterFolder,
+    /// The host's counters before anything was started.
+    host: HostCounters,
     events: Receiver<Event>,
     sender: Sender<Event>,
     daemon: Process,
@@ -190,6 +193,7 @@ impl RunningCluster {
         sender: Sender<Event>,
         events: Receiver<Event>,
     ) -> Result<Self, Failure> {
+        let host = HostCounters::read();
         let start = || {
             for file in &plan.files {
                 let written = own::create_file(&CWD, &file.path);
@@ -228,8 +232,10 @@ impl RunningCluster {
                 events,
                 folder,
                 plan,
+                host,
             }),
             Err(failure) => {
+                let failure = Failure::explained_by(failure, &host);
                 remove(folder);
                 Err(failure)
             }
@@ -245,6 +251,10 @@ impl RunningCluster {
         timeout: Duration,
         on_healthy: &mut dyn FnMut(&NodePlan),
     ) -> Result<(), Failure> {
+        self.boot_all(timeout, on_healthy).map_err(|failure| failure.explained_by(&self.host))
+    }
+
+    fn boot_all(&mut self, timeout: Duration, on_healthy: &mut dyn FnMut(&NodePlan)) -> Result<(), Failure> {
         self.record()?;
         (0..self.plan.nodes.len()).for_each(|rank| self.progress.begins(rank, Stage::Memory));
         copy_memories(&self.plan, &self.sender);
@@ -386,11 +396,12 @@ impl RunningCluster {
         Some(self.ended(&name))
     }
 
-    /// The failure, with the folder in which the consoles of all nodes are kept from now on.
+    /// The failure, with what ran out on the host, and the folder in which the consoles of all nodes are kept from now on.
     pub fn with_consoles(&mut self, failure: Failure) -> Failure {
         if failure.is_asked_for() {
             return failure;
         }
+        let failure = failure.explained_by(&self.host);
         match self.keep_consoles() {
             Some(folder) => Failure::Kept { failure: Box::new(failure), folder },
             None => failure,

@@ -1,5 +1,6 @@
 //! What the launcher does with the host: starts processes, keeps folders, takes signals.
 
+pub mod exhaustion;
 pub mod exit_code;
 pub mod own;
 pub mod placement;

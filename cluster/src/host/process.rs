@@ -15,7 +15,7 @@ use std::{
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    fs::{CWD, Mode},
+    fs::{CWD, Mode, StatVfsMountFlags, statvfs},
     io::{Errno, FdFlags},
     process::{Pid, PidfdFlags, Signal},
 };
@@ -28,7 +28,7 @@ use super::own;
 #[derive(Debug, Error)]
 pub enum SpawnError {
     /// The program itself.
-    #[error("cannot start {}: {error}", program.display())]
+    #[error("cannot start {}: {error}{}", program.display(), denied(program, error))]
     Program {
         /// The program.
         program: PathBuf,
@@ -45,6 +45,17 @@ pub enum SpawnError {
         #[source]
         error: io::Error,
     },
+}
+
+/// Why a program that is there and may be started is denied all the same.
+fn denied(program: &Path, error: &io::Error) -> &'static str {
+    let is_denied = error.kind() == io::ErrorKind::PermissionDenied;
+    let is_noexec = || statvfs(program).is_ok_and(|about| about.f_flag.contains(StatVfsMountFlags::NOEXEC));
+    if is_denied && is_noexec() {
+        "; its file system is mounted noexec: set NICLAB_CACHE to a folder on another one"
+    } else {
+        ""
+    }
 }
 
 /// A process that is to be started.

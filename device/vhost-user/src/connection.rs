@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use parking_lot::Mutex;
 use thiserror::Error;
@@ -30,12 +31,13 @@ use crate::vring::{Vring, make_queues_of};
 #[derive(Debug, Error)]
 pub enum ServeError {
     /// Nobody can connect to it.
-    #[error("cannot listen on {}: {error}; is the folder there and writable, and the path short?", path.display())]
+    #[error("cannot listen on {}: {error}{}", path.display(), listen_remedy(error))]
     Listen {
         /// The socket.
         path: PathBuf,
         /// Why.
-        error: vhost::vhost_user::Error,
+        #[source]
+        error: io::Error,
     },
     /// The operating system refused something.
     #[error("cannot serve {}: {step}: {error}", path.display())]
@@ -48,6 +50,23 @@ pub enum ServeError {
         #[source]
         error: io::Error,
     },
+}
+
+/// How to fix what keeps a socket from being listened on, as the end of a sentence.
+pub fn listen_remedy(error: &io::Error) -> &'static str {
+    match (error.kind(), error.raw_os_error().map(Errno::from_raw)) {
+        (io::ErrorKind::NotFound, _) => "; make its folder first",
+        (io::ErrorKind::PermissionDenied, _) => "; choose a folder that you may write to",
+        (io::ErrorKind::InvalidInput, _) => {
+            "; choose a shorter path: that of a unix socket has 107 bytes at most"
+        }
+        (io::ErrorKind::AddrInUse, _) => "; another process listens there",
+        (_, Some(Errno::EMFILE)) => "; this process may have no more descriptors: raise `ulimit -n`",
+        (_, Some(Errno::ENFILE)) => "; the host may have no more descriptors: raise the sysctl fs.file-max",
+        (_, Some(Errno::ENOSPC | Errno::EDQUOT)) => "; free some space on its file system",
+        (_, Some(Errno::EROFS)) => "; choose a folder on a file system that is not mounted read-only",
+        _ => "",
+    }
 }
 
 /// One of a card's two functions, for one connection.
@@ -140,8 +159,12 @@ impl Server {
 
     fn start<F: Function>(shell: &Arc<Shell>, node: usize, path: &Path) -> Result<Self, ServeError> {
         let system = |step| move |error| ServeError::System { path: path.to_owned(), step, error };
-        let listener =
-            Listener::new(path, true).map_err(|error| ServeError::Listen { path: path.to_owned(), error })?;
+        let listen_error = |error| match error {
+            ProtocolError::SocketError(error) => error,
+            error => io::Error::other(error),
+        };
+        let listener = Listener::new(path, true)
+            .map_err(|error| ServeError::Listen { path: path.to_owned(), error: listen_error(error) })?;
         let stop = Arc::new(Stop {
             is_asked: AtomicBool::new(false),
             event: EventFd::new(EFD_NONBLOCK | EFD_CLOEXEC).map_err(system("making an event"))?,
@@ -343,4 +366,27 @@ fn call_threads<F: Function>(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn socket_that_cannot_be_listened_on_is_told_by_its_cause() {
+        let folder = tempfile::tempdir().unwrap();
+        let remedy = |path: &Path| listen_remedy(&UnixListener::bind(path).unwrap_err());
+        assert!(remedy(&folder.path().join("none/x")).contains("make its folder"));
+        assert!(remedy(&folder.path().join("x".repeat(120))).contains("shorter path"));
+        let taken = folder.path().join("taken");
+        let _listener = UnixListener::bind(&taken).unwrap();
+        assert!(remedy(&taken).contains("another process"));
+        let remedy = |errno: Errno| listen_remedy(&errno.into());
+        assert!(remedy(Errno::EMFILE).contains("ulimit -n"));
+        assert!(remedy(Errno::ENOSPC).contains("space"));
+        // A denied thread has nothing to do with the path.
+        assert_eq!(remedy(Errno::EAGAIN), "");
+    }
 }

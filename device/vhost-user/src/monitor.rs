@@ -34,6 +34,7 @@ use virtio_queue::QueueT;
 use self::connections::{Connections, MAX_WATCHES, Seat};
 use self::heart::Heart;
 use self::watch::serve;
+use crate::connection::listen_remedy;
 use crate::shell::card::{Card, Traffic};
 use crate::shell::events::cause_name;
 use crate::shell::world::World;
@@ -44,10 +45,21 @@ use crate::shell::{Connected, Shell};
 #[derive(Debug, Error)]
 pub enum MonitorError {
     /// Nobody can connect to it.
-    #[error("cannot listen on the monitor socket {}: {error}; is the folder there and writable, and the path short?", path.display())]
+    #[error("cannot listen on the monitor socket {}: {error}{}", path.display(), listen_remedy(error))]
     Listen {
         /// The socket.
         path: PathBuf,
+        /// Why.
+        #[source]
+        error: io::Error,
+    },
+    /// It cannot be served.
+    #[error("cannot serve the monitor socket {}: {step}: {error}", path.display())]
+    System {
+        /// The socket.
+        path: PathBuf,
+        /// What was tried.
+        step: &'static str,
         /// Why.
         #[source]
         error: io::Error,
@@ -80,16 +92,17 @@ impl Monitor {
     /// [`MonitorError`].
     pub fn start(shell: &Arc<Shell>, path: &Path) -> Result<Self, MonitorError> {
         let failed = |error| MonitorError::Listen { path: path.to_owned(), error };
+        let system = |step| move |error| MonitorError::System { path: path.to_owned(), step, error };
         clear_place(path).map_err(failed)?;
         let listener = UnixListener::bind(path).map_err(failed)?;
         // Whatever the mask is, and before anybody is answered.
-        std::fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(failed)?;
+        std::fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(system("setting its mode"))?;
         let is_stopped = Arc::new(AtomicBool::new(false));
         let (shell, stopped) = (Arc::clone(shell), Arc::clone(&is_stopped));
         let thread = std::thread::Builder::new()
             .name("monitor".to_owned())
             .spawn(move || listen(&shell, &listener, &stopped))
-            .map_err(failed)?;
+            .map_err(system("starting a thread"))?;
         Ok(Self { path: path.to_owned(), is_stopped, thread: Some(thread) })
     }
 }
