@@ -19,6 +19,7 @@ mod packages;
 mod peripherals;
 mod rules;
 mod run;
+mod shared_folder;
 mod template;
 mod template_attacks;
 mod terminal;
