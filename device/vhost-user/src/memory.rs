@@ -1,5 +1,6 @@
-//! The guest's memory as the device may touch it: every access checked, the BAR left out.
+//! The guest's memory as the device may touch it: every access checked, every byte read once ([`access`]), the BAR left out.
 
+pub mod access;
 pub mod table;
 pub mod vanishing;
 
@@ -14,6 +15,8 @@ use vm_memory::mmap::MmapRegion;
 use vm_memory::{
     AtomicInteger, GuestMemoryBackend, GuestMemoryMmap, GuestMemoryRegion, VolatileMemory, VolatileSlice,
 };
+
+use self::access::{Room, Unread, Word, Words};
 
 /// Why an access to guest memory was refused. The guest named the address, so that this is its fault.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
@@ -80,12 +83,46 @@ impl DmaMemory {
         Self { regions }
     }
 
-    /// The bytes `address .. address + bytes`, which lie in one region.
+    /// The bytes `address .. address + bytes`, to be read once.
     ///
     /// # Errors
     /// [`MemoryError::Outside`].
     #[inline]
-    pub fn slice(&self, address: u64, bytes: usize) -> Result<VolatileSlice<'_>, MemoryError> {
+    pub fn unread(&self, address: u64, bytes: usize) -> Result<Unread<'_>, MemoryError> {
+        self.slice(address, bytes).map(Unread::new)
+    }
+
+    /// The bytes `address .. address + bytes`, to be written.
+    ///
+    /// # Errors
+    /// [`MemoryError::Outside`].
+    #[inline]
+    pub fn room(&self, address: u64, bytes: usize) -> Result<Room<'_>, MemoryError> {
+        self.slice(address, bytes).map(Room::new)
+    }
+
+    /// `count` words of a ring from `address` on.
+    ///
+    /// # Errors
+    /// [`MemoryError`].
+    #[inline]
+    pub fn words<T: AtomicInteger + Word>(
+        &self,
+        address: u64,
+        count: usize,
+    ) -> Result<Words<'_, T>, MemoryError> {
+        self.atomics(address, count).map(Words::new)
+    }
+
+    /// Whether these bytes are this guest's memory.
+    #[inline]
+    pub fn contains(&self, address: u64, bytes: u64) -> bool {
+        usize::try_from(bytes).is_ok_and(|bytes| self.slice(address, bytes).is_ok())
+    }
+
+    /// The bytes `address .. address + bytes`, which lie in one region. Private: see [`access`].
+    #[inline]
+    fn slice(&self, address: u64, bytes: usize) -> Result<VolatileSlice<'_>, MemoryError> {
         for region in &self.regions {
             let offset = address.wrapping_sub(region.start);
             if offset < region.bytes
@@ -98,23 +135,13 @@ impl DmaMemory {
         Err(MemoryError::Outside { address, bytes: bytes as u64 })
     }
 
-    /// `count` naturally aligned integers from `address` on, which guest and device share.
-    ///
-    /// # Errors
-    /// [`MemoryError`].
+    /// `count` naturally aligned integers from `address` on, which guest and device share. Private: see [`access`].
     #[inline]
-    pub fn atomics<T: AtomicInteger>(&self, address: u64, count: usize) -> Result<&[T], MemoryError> {
+    fn atomics<T: AtomicInteger>(&self, address: u64, count: usize) -> Result<&[T], MemoryError> {
         let bytes =
             count.checked_mul(size_of::<T>()).ok_or(MemoryError::Outside { address, bytes: u64::MAX })?;
         let slice = self.slice(address, bytes)?;
-        let first = slice.ptr_guard_mut().as_ptr().cast::<T>();
-        if !first.is_aligned() {
-            return Err(MemoryError::Unaligned { address, alignment: align_of::<T>() });
-        }
-        // SAFETY: `slice` is `count` times the size of `T` bytes of mapped, writable memory, which stays mapped as long
-        // as `self`, from which the result borrows; `first` is aligned; every bit pattern is a valid atomic integer;
-        // and whoever else stores there, the guest included, does so with machine stores, which atomics allow.
-        Ok(unsafe { std::slice::from_raw_parts(first, count) })
+        atomics(slice).ok_or(MemoryError::Unaligned { address, alignment: align_of::<T>() })
     }
 
     /// Stores `words` from `address` on, in ascending order, each with release ordering, so that a guest that sees one sees all
@@ -268,6 +295,19 @@ impl DmaMemory {
     fn slices(&self, ranges: &[HostRange]) -> Result<SmallVec<[VolatileSlice<'_>; 2]>, MemoryError> {
         ranges.iter().map(|range| self.slice_of(range)).collect()
     }
+}
+
+/// The integers of a slice; none where it is not aligned for them.
+#[inline]
+pub fn atomics<T: AtomicInteger>(slice: VolatileSlice<'_>) -> Option<&[T]> {
+    let first = slice.ptr_guard_mut().as_ptr().cast::<T>();
+    if !first.is_aligned() {
+        return None;
+    }
+    // SAFETY: the slice is so many times the size of `T` bytes of mapped, writable memory, which stays mapped for its
+    // lifetime, which the result has; `first` is aligned; every bit pattern is a valid atomic integer; and all others,
+    // the guest included, store there by machine stores, which atomics allow.
+    Some(unsafe { std::slice::from_raw_parts(first, slice.len() / size_of::<T>()) })
 }
 
 /// Stores words in ascending order, each with release ordering. Four at a time, of which the compiler makes no loop.

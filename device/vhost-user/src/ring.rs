@@ -5,7 +5,8 @@
 //! is heard also where it is told by a flag. Layout and rules: Virtual I/O Device specification 1.2, section 2.7.
 //!
 //! Everything in the rings is the guest's word and hostile until checked: a head or a link out of range, a chain that
-//! loops, an index that ran ahead, a table inside a table. Each is an error that names it; none is followed.
+//! loops, an index that ran ahead, a table inside a table. Each is an error that names it; none is followed. Each word is loaded
+//! once ([`crate::memory::access`]): what is checked is what is used.
 
 use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
@@ -19,6 +20,7 @@ use virtio_bindings::virtio_ring::{
 };
 use virtio_queue::QueueT;
 
+use crate::memory::access::Words;
 use crate::memory::{DmaMemory, MemoryError};
 use crate::vring::{self, GuestMemory, Vring};
 
@@ -106,15 +108,15 @@ pub struct Burst<'a> {
     state: MutexGuard<'a, VringState<GuestMemory>>,
     memory: &'a DmaMemory,
     /// Two words for each descriptor: the address; length, flags and successor.
-    table: &'a [AtomicU64],
+    table: Words<'a, AtomicU64>,
     /// Flags, index, one entry for each descriptor, used event.
-    available: &'a [AtomicU16],
+    available: Words<'a, AtomicU16>,
     /// Flags and index.
-    used_head: &'a [AtomicU16],
+    used_head: Words<'a, AtomicU16>,
     /// Two words for each entry: head of the chain, bytes written.
-    used: &'a [AtomicU32],
+    used: Words<'a, AtomicU32>,
     /// Behind the entries.
-    available_event: &'a [AtomicU16],
+    available_event: Words<'a, AtomicU16>,
     size: u16,
     event_idx: bool,
     next_available: u16,
@@ -136,13 +138,13 @@ impl<'a> Burst<'a> {
         }
         let (size, event_idx) = (queue.size(), queue.event_idx_enabled());
         let entries = usize::from(size);
-        let table = memory.atomics::<AtomicU64>(queue.desc_table(), 2 * entries)?;
-        let available = memory.atomics::<AtomicU16>(queue.avail_ring(), 3 + entries)?;
+        let table = memory.words::<AtomicU64>(queue.desc_table(), 2 * entries)?;
+        let available = memory.words::<AtomicU16>(queue.avail_ring(), 3 + entries)?;
         let used_ring = queue.used_ring();
-        let used_head = memory.atomics::<AtomicU16>(used_ring, 2)?;
-        let used = memory.atomics::<AtomicU32>(used_ring.wrapping_add(4), 2 * entries)?;
+        let used_head = memory.words::<AtomicU16>(used_ring, 2)?;
+        let used = memory.words::<AtomicU32>(used_ring.wrapping_add(4), 2 * entries)?;
         let behind = used_ring.wrapping_add(4 + 8 * u64::from(size));
-        let available_event = memory.atomics::<AtomicU16>(behind, 1)?;
+        let available_event = memory.words::<AtomicU16>(behind, 1)?;
         let (next_available, next_used) = (queue.next_avail(), queue.next_used());
         Ok(Self {
             state,
@@ -211,7 +213,7 @@ impl<'a> Burst<'a> {
 
     #[inline]
     fn driver_index(&self) -> u16 {
-        self.available.get(1).map_or(0, |word| u16::from_le(word.load(Ordering::Acquire)))
+        self.available.load(1, Ordering::Acquire).unwrap_or(0)
     }
 
     /// Takes the next chain: its head, which must be given back by [`Burst::push_used`], and its buffers in `chain`.
@@ -226,8 +228,7 @@ impl<'a> Burst<'a> {
             return Ok(None);
         }
         let entry = 2 + self.place(self.next_available);
-        let head =
-            self.available.get(entry).map_or(u16::MAX, |word| u16::from_le(word.load(Ordering::Relaxed)));
+        let head = self.available.load(entry, Ordering::Relaxed).unwrap_or(u16::MAX);
         self.next_available = self.next_available.wrapping_add(1);
         if head >= self.size {
             // It cannot be given back: the driver would index its own table with it.
@@ -250,8 +251,7 @@ impl<'a> Burst<'a> {
         let Ok(ahead) = self.available() else { return };
         let mut next = self.next_available;
         for _ in 0..most.min(ahead.into()) {
-            let entry = self.available.get(2 + self.place(next));
-            let head = entry.map_or(u16::MAX, |word| u16::from_le(word.load(Ordering::Relaxed)));
+            let head = self.available.load(2 + self.place(next), Ordering::Relaxed).unwrap_or(u16::MAX);
             // A head that the table does not have has no words in it.
             let Some((buffer, flags, _)) = descriptor(self.table, head) else { break };
             if flags & (VRING_DESC_F_NEXT | VRING_DESC_F_INDIRECT) != 0 {
@@ -303,12 +303,12 @@ impl<'a> Burst<'a> {
     }
 
     /// An indirect table. A chain is never longer than the queue, so neither is the table.
-    fn indirect(&self, address: u64, bytes: u32) -> Result<&'a [AtomicU64], RingError> {
+    fn indirect(&self, address: u64, bytes: u32) -> Result<Words<'a, AtomicU64>, RingError> {
         let entries = bytes / DESCRIPTOR_BYTES;
         if !bytes.is_multiple_of(DESCRIPTOR_BYTES) || entries == 0 || entries > u32::from(self.size) {
             return Err(RingError::Indirect);
         }
-        Ok(self.memory.atomics::<AtomicU64>(address, 2 * entries as usize)?)
+        Ok(self.memory.words::<AtomicU64>(address, 2 * entries as usize)?)
     }
 
     /// Gives a chain back, of which the device wrote the first `bytes`. The driver does not see it before
@@ -316,10 +316,7 @@ impl<'a> Burst<'a> {
     #[inline]
     pub fn push_used(&mut self, head: u16, bytes: u32) {
         let entry = 2 * self.place(self.next_used);
-        if let Some([head_word, bytes_word]) = self.used.get(entry..).and_then(|u| u.first_chunk::<2>()) {
-            head_word.store(u32::from(head).to_le(), Ordering::Relaxed);
-            bytes_word.store(bytes.to_le(), Ordering::Relaxed);
-        }
+        self.used.store_all(entry, [u32::from(head), bytes]);
         self.next_used = self.next_used.wrapping_add(1);
     }
 
@@ -336,18 +333,16 @@ impl<'a> Burst<'a> {
         if old == new {
             return Interrupt::NothingNew;
         }
-        if let Some(index) = self.used_head.get(1) {
-            index.store(new.to_le(), Ordering::Release);
-        }
+        self.used_head.store(1, new, Ordering::Release);
         self.published = new;
         // The driver stores its wish, then looks at the index; the device the other way round. Without full barriers on
         // both sides each could miss the other.
         fence(Ordering::SeqCst);
         let wanted = if self.event_idx {
-            let event = self.available.last().map_or(0, |word| u16::from_le(word.load(Ordering::Relaxed)));
+            let event = self.available.load_last(Ordering::Relaxed).unwrap_or(0);
             new.wrapping_sub(event).wrapping_sub(1) < new.wrapping_sub(old)
         } else {
-            let flags = self.available.first().map_or(0, |word| u16::from_le(word.load(Ordering::Relaxed)));
+            let flags = self.available.load(0, Ordering::Relaxed).unwrap_or(0);
             u32::from(flags) & VRING_AVAIL_F_NO_INTERRUPT == 0
         };
         if wanted { Interrupt::Wanted } else { Interrupt::Suppressed }
@@ -379,10 +374,10 @@ impl<'a> Burst<'a> {
         if self.event_idx {
             // Half a ring behind: an event that the driver does not come across.
             let event = if wanted { index } else { index.wrapping_add(0x8000) };
-            self.available_event.first().into_iter().for_each(|word| store_new(word, event));
+            store_new(self.available_event, event);
         } else {
             let value = if wanted { 0 } else { VRING_USED_F_NO_NOTIFY as u16 };
-            self.used_head.first().into_iter().for_each(|flags| store_new(flags, value));
+            store_new(self.used_head, value);
         }
         fence(Ordering::SeqCst);
     }
@@ -390,19 +385,18 @@ impl<'a> Burst<'a> {
 
 /// A descriptor of a table: its buffer, all its flags, and its successor. None of one that the table does not have.
 #[inline]
-fn descriptor(table: &[AtomicU64], index: u16) -> Option<(Buffer, u32, u16)> {
-    let [address, rest] = table.get(2 * usize::from(index)..)?.first_chunk::<2>()?;
-    let address = u64::from_le(address.load(Ordering::Relaxed));
-    let rest = u64::from_le(rest.load(Ordering::Relaxed));
+fn descriptor(table: Words<'_, AtomicU64>, index: u16) -> Option<(Buffer, u32, u16)> {
+    let [address, rest] = table.load_all::<2>(2 * usize::from(index))?;
     let (bytes, flags, next) = (rest as u32, (rest >> 32) as u32 & 0xffff, (rest >> 48) as u16);
     Some((Buffer { address, bytes, writable: flags & VRING_DESC_F_WRITE != 0 }, flags, next))
 }
 
-/// Stores a word that may be there already: the driver, which looks at the same line of memory, then keeps its copy.
+/// Stores the first of these words, unless it is there already: the driver, which reads the same line of memory, then keeps
+/// its copy.
 #[inline]
-fn store_new(word: &AtomicU16, value: u16) {
-    if word.load(Ordering::Relaxed) != value.to_le() {
-        word.store(value.to_le(), Ordering::Relaxed);
+fn store_new(words: Words<'_, AtomicU16>, value: u16) {
+    if words.load(0, Ordering::Relaxed) != Some(value) {
+        words.store(0, value, Ordering::Relaxed);
     }
 }
 

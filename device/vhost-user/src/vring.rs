@@ -218,8 +218,8 @@ impl VringT<GuestMemory> for Vring {
         let Some(place) = &self.place else { return self.inner.queue_used_idx() };
         let used = self.inner.get_ref().get_queue().used_ring();
         let memory = place.link.memory();
-        let head = memory.atomics::<AtomicU16>(used, 2).map_err(|_| QueueError::FindMemoryRegion)?;
-        Ok(head.get(1).map_or(0, |index| u16::from_le(index.load(Ordering::Relaxed))))
+        let head = memory.words::<AtomicU16>(used, 2).map_err(|_| QueueError::FindMemoryRegion)?;
+        Ok(head.load(1, Ordering::Relaxed).unwrap_or(0))
     }
 
     forward! {

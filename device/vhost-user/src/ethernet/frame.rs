@@ -1,10 +1,14 @@
-//! A frame where it lies.
+//! A frame where it lies, with its head read.
+//!
+//! A guest may change a frame while the device reads it. (The attack: a frame that is ordinary when it is checked, and one of
+//! the cluster, in another node's name, when it is copied.) So the head is read once, into memory of the daemon; it is checked
+//! there, and the receiver gets it from there. The rest, which the device does not check, is read once as well, where the frame
+//! is delivered: a delivery consumes the frame. A frame with several readers is copied first ([`Frame::into_vec`]).
 
-use niclab_model::fabric::ethernet::{TAGGED_HEADER_BYTES, tag_bytes};
 use smallvec::SmallVec;
-use vm_memory::{VolatileMemory, VolatileSlice};
 
-use super::header::{ETHERNET_BYTES, HEADER_BYTES, LinkHeader};
+use super::header::{ETHERNET_BYTES, HEADER_BYTES};
+use crate::memory::access::Unread;
 use crate::memory::{DmaMemory, MemoryError};
 use crate::ring::Buffer;
 
@@ -36,38 +40,29 @@ impl FrameError {
     }
 }
 
-/// The header of a frame that is one piece, read once.
+/// The two headers before a frame's payload: virtio-net's and its own.
+pub const HEADERS_BYTES: usize = HEADER_BYTES + ETHERNET_BYTES;
+
+/// virtio-net's header and the frame's own.
 #[inline]
-pub fn link_header_of(piece: &VolatileSlice<'_>) -> LinkHeader {
-    let mut header = [0; TAGGED_HEADER_BYTES];
-    match piece.get_ref::<LinkHeader>(0) {
-        Ok(whole) => header = whole.load(),
-        Err(_) => drop(piece.copy_to(&mut header)),
-    }
-    without_payload(header)
+pub fn split_headers(headers: &[u8; HEADERS_BYTES]) -> ([u8; HEADER_BYTES], [u8; ETHERNET_BYTES]) {
+    let virtio = headers.first_chunk().copied().unwrap_or_default();
+    (virtio, headers.last_chunk().copied().unwrap_or_default())
 }
 
-/// Clears what follows the Ethernet header of a frame without a tag: the network has no use for it.
-#[inline]
-fn without_payload(mut header: LinkHeader) -> LinkHeader {
-    if tag_bytes(&header) == 0 {
-        header[ETHERNET_BYTES..].fill(0);
-    }
-    header
-}
-
-/// The bytes of a frame, without virtio-net's header, as one or more pieces.
-pub type Pieces<'a> = SmallVec<[VolatileSlice<'a>; 4]>;
+/// The first bytes of a frame, in memory of the daemon: its Ethernet header at least, if it is that long.
+type Head = SmallVec<[u8; 16]>;
 
 /// A frame, wherever it lies.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Frame<'a> {
-    pieces: Pieces<'a>,
+    head: Head,
+    rest: SmallVec<[Unread<'a>; 4]>,
     bytes: usize,
 }
 
 impl<'a> Frame<'a> {
-    /// Takes virtio-net's header and the frame out of the buffers of a transmit chain.
+    /// Reads virtio-net's header and the frame's own out of the buffers of a transmit chain.
     ///
     /// # Errors
     /// [`FrameError`].
@@ -82,12 +77,12 @@ impl<'a> Frame<'a> {
             return Err(FrameError::Length(total));
         }
         if let [Buffer { address, bytes, writable: false }] = *chain {
-            // Most frames are one buffer, and then the header has a known length.
-            let slice = memory.slice(address, bytes as usize)?;
-            let first = slice.get_ref::<[u8; HEADER_BYTES]>(0);
-            if let (Ok(first), Ok(rest)) = (first, slice.offset(HEADER_BYTES)) {
-                *header = first.load();
-                return Ok(Self::from_piece(rest));
+            // Most frames are one buffer, and then both headers have a known length.
+            let headers = memory.unread(address, bytes as usize)?.take::<HEADERS_BYTES>();
+            if let Some((headers, rest)) = headers {
+                let (virtio, own) = split_headers(&headers);
+                *header = virtio;
+                return Ok(Self::from_parts(&own, rest));
             }
         }
         Self::from_buffers(memory, chain, header)
@@ -98,50 +93,49 @@ impl<'a> Frame<'a> {
         chain: &[Buffer],
         header: &mut [u8; HEADER_BYTES],
     ) -> Result<Self, FrameError> {
-        let mut frame = Self::default();
+        let mut frame = Self { head: Head::new(), rest: SmallVec::new(), bytes: 0 };
         let mut missing = HEADER_BYTES;
         for buffer in chain {
             if buffer.writable {
                 return Err(FrameError::Direction);
             }
-            let mut slice = memory.slice(buffer.address, buffer.bytes as usize)?;
+            let mut unread = memory.unread(buffer.address, buffer.bytes as usize)?;
             if missing > 0 {
-                let part = missing.min(slice.len());
                 let place = header.get_mut(HEADER_BYTES - missing..).unwrap_or_default();
-                slice.copy_to(place.get_mut(..part).unwrap_or_default());
-                missing -= part;
-                let Ok(rest) = slice.offset(part) else { continue };
-                slice = rest;
+                let (first, rest) = unread.split_at(missing);
+                missing -= first.read(place);
+                let Some(rest) = rest else { continue };
+                unread = rest;
             }
-            if !slice.is_empty() {
-                frame.bytes += slice.len();
-                frame.pieces.push(slice);
-            }
+            frame.bytes += unread.len();
+            frame.rest.push(unread);
         }
+        frame.read_head(ETHERNET_BYTES);
         Ok(frame)
     }
 
-    /// The Ethernet header and the outer VLAN tag, read once.
+    /// A frame whose Ethernet header was read already.
     #[inline]
-    pub fn link_header(&self) -> LinkHeader {
-        if let [piece] = self.pieces.as_slice() {
-            return link_header_of(piece);
-        }
-        let mut header = [0; TAGGED_HEADER_BYTES];
-        self.peek(&mut header);
-        without_payload(header)
+    pub fn from_parts(head: &[u8; ETHERNET_BYTES], rest: Unread<'a>) -> Self {
+        let bytes = head.len() + rest.len();
+        Self { head: Head::from_slice(head), rest: smallvec::smallvec![rest], bytes }
     }
 
-    /// A frame that is one piece.
-    #[inline]
-    pub fn from_piece(piece: VolatileSlice<'a>) -> Self {
-        Self { bytes: piece.len(), pieces: smallvec::smallvec![piece] }
-    }
-
-    /// A frame in memory of ours.
+    /// A frame in memory of the daemon.
     pub fn from_bytes(bytes: &'a mut [u8]) -> Self {
-        let length = bytes.len();
-        Self { pieces: smallvec::smallvec![VolatileSlice::from(bytes)], bytes: length }
+        let mut frame = Self {
+            head: Head::new(),
+            bytes: bytes.len(),
+            rest: smallvec::smallvec![Unread::of_daemon(bytes)],
+        };
+        frame.read_head(ETHERNET_BYTES);
+        frame
+    }
+
+    /// The Ethernet header.
+    #[inline]
+    pub fn ethernet_header(&self) -> [u8; ETHERNET_BYTES] {
+        self.head.first_chunk().copied().unwrap_or_default()
     }
 
     /// Bytes from the Ethernet header to the end of the payload.
@@ -150,27 +144,48 @@ impl<'a> Frame<'a> {
         self.bytes
     }
 
-    /// The pieces in order.
+    /// The bytes that were read.
     #[inline]
-    pub fn pieces(&self) -> &[VolatileSlice<'a>] {
-        &self.pieces
+    pub fn head(&self) -> &[u8] {
+        &self.head
     }
 
-    /// Copies the first bytes into `out`, as many as there are and fit; says how many.
-    #[inline]
-    pub fn peek(&self, out: &mut [u8]) -> usize {
-        let mut copied = 0;
-        for piece in &self.pieces {
-            let Some(rest) = out.get_mut(copied..).filter(|rest| !rest.is_empty()) else { break };
-            copied += piece.copy_to(rest);
+    /// Reads as much of the frame that its first `bytes` bytes, or all, are in its head.
+    pub fn read_head(&mut self, bytes: usize) {
+        let missing = bytes.min(self.bytes).saturating_sub(self.head.len());
+        let mut have = self.head.len();
+        self.head.resize(have + missing, 0);
+        let mut unread = SmallVec::new();
+        for piece in std::mem::take(&mut self.rest) {
+            let place = self.head.get_mut(have..).unwrap_or_default();
+            if place.is_empty() {
+                unread.push(piece);
+                continue;
+            }
+            let (first, rest) = piece.split_at(place.len());
+            have += first.read(place);
+            unread.extend(rest);
         }
-        copied
+        self.rest = unread;
     }
 
-    /// A copy of the whole frame.
-    pub fn to_vec(&self) -> Vec<u8> {
-        let mut bytes = vec![0; self.bytes];
-        self.peek(&mut bytes);
+    /// Whether all that is unread is one piece, as it is of most frames.
+    #[inline]
+    pub fn is_short(&self) -> bool {
+        self.rest.len() == 1
+    }
+
+    /// What was read, and the pieces that were not, in order.
+    #[inline]
+    pub fn into_parts(self) -> (Head, SmallVec<[Unread<'a>; 4]>) {
+        (self.head, self.rest)
+    }
+
+    /// Reads all of the frame into memory of the daemon.
+    pub fn into_vec(self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.bytes);
+        bytes.extend_from_slice(&self.head);
+        self.rest.into_iter().for_each(|piece| piece.append_to(&mut bytes));
         bytes
     }
 }

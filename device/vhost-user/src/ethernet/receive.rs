@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 
 use smallvec::SmallVec;
-use vm_memory::{VolatileMemory, VolatileSlice};
 
 use super::frame::Frame;
-use super::header::{HEADER_BYTES, Offload};
-use crate::memory::{DmaMemory, MemoryError};
+use super::header::{ETHERNET_BYTES, HEADER_BYTES, Offload};
+use crate::memory::MemoryError;
+use crate::memory::access::{Room, Unread};
 use crate::ring::{Buffer, Burst, Chain, RingError, Singles};
 
 /// Why a frame did not get into a receive queue.
@@ -47,6 +47,23 @@ impl ReceiveError {
     }
 }
 
+/// What follows the headers of frames that come together.
+pub type Pieces<'m> = SmallVec<[Unread<'m>; 64]>;
+
+/// Where in a receive queue a frame is written.
+#[derive(Clone, Copy, Debug)]
+pub enum Place {
+    /// A chain of one buffer.
+    Short {
+        /// The chain's head.
+        head: u16,
+        /// Address of the buffer.
+        address: u64,
+    },
+    /// The chains that were collected.
+    Chains,
+}
+
 /// A receive queue held for one burst.
 pub struct Receiver<'a> {
     burst: Burst<'a>,
@@ -82,61 +99,114 @@ impl<'a> Receiver<'a> {
     /// # Errors
     /// [`ReceiveError`]; after [`ReceiveError::NoRoom`] and [`ReceiveError::TooSmall`] the queue is as it was before.
     #[inline]
-    pub fn put(&mut self, offload: &Offload, frame: &Frame<'_>) -> Result<(), ReceiveError> {
-        if self.put_short(offload, frame)? {
-            return Ok(());
-        }
-        self.take_chains(HEADER_BYTES + frame.bytes())?;
-        let header = offload.encode(self.heads.len() as u16);
-        let copied = self.copy(&header, frame);
-        let mut left = if copied.is_ok() { (HEADER_BYTES + frame.bytes()) as u32 } else { 0 };
-        for (head, capacity) in self.heads.drain(..) {
-            let filled = left.min(capacity);
-            self.burst.push_used(head, filled);
-            left -= filled;
-        }
-        copied
+    pub fn put(&mut self, offload: &Offload, frame: Frame<'_>) -> Result<(), ReceiveError> {
+        let place = self.make_room(&frame)?;
+        self.fill(place, offload, frame)
     }
 
-    /// Writes frames of one length with the same header, each of one piece, into the next chains, as long as these are one buffer
-    /// that holds one. How many it wrote: for the next one the queue is as it was.
+    /// Takes the next chains that hold a frame like this one, of which nothing is read.
+    ///
+    /// # Errors
+    /// [`ReceiveError`]; after [`ReceiveError::NoRoom`] and [`ReceiveError::TooSmall`] the queue is as it was before.
     #[inline]
-    pub fn put_all(&mut self, offload: &Offload, pieces: &[VolatileSlice<'_>]) -> usize {
+    pub fn make_room(&mut self, frame: &Frame<'_>) -> Result<Place, ReceiveError> {
+        let wanted = HEADER_BYTES + frame.bytes();
+        if frame.is_short()
+            && let Some(place) = self.take_short(wanted)?
+        {
+            return Ok(place);
+        }
+        self.take_chains(wanted)?;
+        Ok(Place::Chains)
+    }
+
+    /// Writes header and frame into the chains that were just taken for it.
+    ///
+    /// # Errors
+    /// [`ReceiveError::Memory`]: the chains are given back with nothing in them.
+    #[inline]
+    pub fn fill(&mut self, place: Place, offload: &Offload, frame: Frame<'_>) -> Result<(), ReceiveError> {
+        let bytes = (HEADER_BYTES + frame.bytes()) as u32;
+        match place {
+            Place::Short { head, address } => {
+                let written = self.fill_short(address, &offload.encode(1), frame);
+                self.burst.push_used(head, written.map_or(0, |()| bytes));
+                written
+            }
+            Place::Chains => {
+                let header = offload.encode(self.heads.len() as u16);
+                let copied = self.copy(&header, frame);
+                let mut left = if copied.is_ok() { bytes } else { 0 };
+                for (head, capacity) in self.heads.drain(..) {
+                    let filled = left.min(capacity);
+                    self.burst.push_used(head, filled);
+                    left -= filled;
+                }
+                copied
+            }
+        }
+    }
+
+    /// Writes frames of one length with the same two headers into the next chains, as long as each chain is one buffer that
+    /// holds one. `pieces` are what follows the headers. Returns how many frames it wrote, whose pieces are gone; the rest of the
+    /// queue is as it was.
+    #[inline]
+    pub fn put_all(
+        &mut self,
+        offload: &Offload,
+        ethernet: &[u8; ETHERNET_BYTES],
+        pieces: &mut Pieces<'_>,
+    ) -> usize {
         let Self { burst, singles, .. } = self;
         burst.take_singles(singles, pieces.len());
         let memory = burst.memory();
-        let header = offload.encode(1);
-        let written = singles.iter().zip(pieces).take_while(|(single, piece)| {
-            let Buffer { address, bytes, writable } = single.buffer;
-            writable
-                && bytes as usize >= HEADER_BYTES + piece.len()
-                && write_short(memory, address, &header, piece).is_ok()
+        let bytes = HEADER_BYTES + ETHERNET_BYTES + pieces.first().map_or(0, Unread::len);
+        let mut headers = [0; HEADER_BYTES + ETHERNET_BYTES];
+        let (virtio, own) = headers.split_at_mut(HEADER_BYTES);
+        virtio.copy_from_slice(&offload.encode(1));
+        own.copy_from_slice(ethernet);
+        let rooms = singles.iter().map_while(|single| {
+            let Buffer { address, bytes: capacity, writable } = single.buffer;
+            let is_room = writable && capacity as usize >= bytes;
+            memory.room(address, bytes).ok().filter(|_| is_room)
         });
-        let written = written.count();
+        let mut rooms: SmallVec<[Room<'_>; 64]> = rooms.collect();
+        let written = rooms.len();
+        for (room, piece) in rooms.drain(..).zip(pieces.drain(..written)) {
+            let _ = room.write(&headers).copy(piece);
+        }
         burst.give_back(singles.len() - written);
-        let filled = |piece: &VolatileSlice<'_>| (HEADER_BYTES + piece.len()) as u32;
-        burst.push_used_all(
-            singles.iter().zip(pieces).take(written).map(|(single, p)| (single.head, filled(p))),
-        );
+        burst.push_used_all(singles.iter().take(written).map(|single| (single.head, bytes as u32)));
         written
     }
 
-    /// Writes header and frame if the frame is one piece and the next chain one buffer that holds it, as most are. False
-    /// when not; the queue is then as it was.
+    /// Takes the next chain if it is one buffer that holds `wanted` bytes, as most are. None when it is not: the queue is then
+    /// as it was.
     #[inline]
-    fn put_short(&mut self, offload: &Offload, frame: &Frame<'_>) -> Result<bool, ReceiveError> {
-        let [piece] = frame.pieces() else { return Ok(false) };
+    fn take_short(&mut self, wanted: usize) -> Result<Option<Place>, ReceiveError> {
         let head = self.burst.pop(&mut self.chain)?.ok_or(ReceiveError::NoRoom)?;
-        let wanted = HEADER_BYTES + piece.len();
         if let [Buffer { address, bytes, writable: true }] = *self.chain.as_slice()
             && bytes as usize >= wanted
         {
-            let written = write_short(self.burst.memory(), address, &offload.encode(1), piece);
-            self.burst.push_used(head, written.map_or(0, |()| wanted as u32));
-            return written.map(|()| true);
+            return Ok(Some(Place::Short { head, address }));
         }
         self.burst.unpop();
-        Ok(false)
+        Ok(None)
+    }
+
+    /// Writes header and frame, which has one unread piece, to this address.
+    #[inline]
+    fn fill_short(
+        &self,
+        address: u64,
+        header: &[u8; HEADER_BYTES],
+        frame: Frame<'_>,
+    ) -> Result<(), ReceiveError> {
+        let room = self.burst.memory().room(address, HEADER_BYTES + frame.bytes())?;
+        let (head, pieces) = frame.into_parts();
+        let room = room.write(header).write(&head);
+        let _ = pieces.into_iter().fold(room, Room::copy);
+        Ok(())
     }
 
     /// Collects chains until they hold `wanted` bytes.
@@ -182,52 +252,43 @@ impl<'a> Receiver<'a> {
         Err(error)
     }
 
+    /// Writes header and frame into the buffers that were collected.
     #[inline]
-    fn copy(&self, header: &[u8; HEADER_BYTES], frame: &Frame<'_>) -> Result<(), ReceiveError> {
+    fn copy(&self, header: &[u8; HEADER_BYTES], frame: Frame<'_>) -> Result<(), ReceiveError> {
         let memory = self.burst.memory();
-        let mut header_left: &[u8] = header;
-        let mut pieces = frame.pieces().iter();
-        let mut source: Option<VolatileSlice<'_>> = pieces.next().copied();
-        for buffer in &self.buffers {
-            let mut target = memory.slice(buffer.address, buffer.bytes as usize)?;
-            if !header_left.is_empty() {
-                let part = header_left.len().min(target.len());
-                let (now, later) = header_left.split_at(part);
-                target.copy_from(now);
-                header_left = later;
-                target = target.offset(part).map_err(|_| outside(buffer))?;
+        let mut rooms = self.buffers.iter().map(|buffer| memory.room(buffer.address, buffer.bytes as usize));
+        let mut room = rooms.next().transpose()?;
+        let (head, pieces) = frame.into_parts();
+        for own in [header.as_slice(), &head] {
+            let mut left = own;
+            while !left.is_empty()
+                && let Some(here) = room.take()
+            {
+                let (now, later) = left.split_at(left.len().min(here.len()));
+                room = next_room(here.write(now), &mut rooms)?;
+                left = later;
             }
-            while let Some(piece) = source {
-                let part = piece.len().min(target.len());
-                piece.copy_to_volatile_slice(target);
-                target = target.offset(part).map_err(|_| outside(buffer))?;
-                source = if part == piece.len() { pieces.next().copied() } else { piece.offset(part).ok() };
-                if target.is_empty() {
-                    break;
-                }
+        }
+        for piece in pieces {
+            let mut left = Some(piece);
+            while let Some(piece) = left.take() {
+                let Some(here) = room.take() else { return Ok(()) };
+                let (now, later) = piece.split_at(here.len());
+                room = next_room(here.copy(now), &mut rooms)?;
+                left = later;
             }
         }
         Ok(())
     }
 }
 
+/// What is left of this room, or else the next one.
 #[inline]
-fn write_short(
-    memory: &DmaMemory,
-    address: u64,
-    header: &[u8; HEADER_BYTES],
-    piece: &VolatileSlice<'_>,
-) -> Result<(), ReceiveError> {
-    let bytes = HEADER_BYTES + piece.len();
-    let target = memory.slice(address, bytes)?;
-    let outside = |_| MemoryError::Outside { address, bytes: bytes as u64 };
-    target.get_ref::<[u8; HEADER_BYTES]>(0).map_err(outside)?.store(*header);
-    piece.copy_to_volatile_slice(target.offset(HEADER_BYTES).map_err(outside)?);
-    Ok(())
-}
-
-fn outside(buffer: &Buffer) -> ReceiveError {
-    MemoryError::Outside { address: buffer.address, bytes: u64::from(buffer.bytes) }.into()
+fn next_room<'m>(
+    room: Room<'m>,
+    rooms: &mut impl Iterator<Item = Result<Room<'m>, MemoryError>>,
+) -> Result<Option<Room<'m>>, MemoryError> {
+    if room.len() > 0 { Ok(Some(room)) } else { rooms.next().transpose() }
 }
 
 /// Frames that found no buffer and wait for the guest to leave some. Bounded, because a guest that never reads must not

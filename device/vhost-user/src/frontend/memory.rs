@@ -1,25 +1,29 @@
 //! A guest's memory: a memory file shared with the daemon, handed out piece by piece.
 
 use std::fs::File;
+use std::sync::Arc;
 
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use parking_lot::Mutex;
 use vhost::VhostUserMemoryRegionInfo;
+use vm_memory::mmap::MmapRegion;
 use vm_memory::{
-    AtomicInteger, FileOffset, GuestAddress, GuestMemoryBackend, GuestMemoryMmap, VolatileSlice,
+    AtomicInteger, FileOffset, GuestAddress, GuestMemoryBackend, GuestMemoryMmap, GuestRegionMmap,
+    VolatileMemory, VolatileSlice,
 };
 
 use super::FrontendError;
-use crate::memory::{DmaMemory, MemoryError};
+use crate::memory::{self, MemoryError};
 
 /// Where the guest's memory begins, guest-physical. Not zero, so that a forgotten address is outside.
 const BASE: u64 = 0x10_0000;
 
-/// A guest's memory. Pieces are never given back: a front end lives shorter than a guest.
+/// A guest's memory, which its programs see as it is: they read and write in place. Pieces are never given back: a front
+/// end lives shorter than a guest.
 #[derive(Debug)]
 pub struct GuestMemory {
     table: GuestMemoryMmap,
-    memory: DmaMemory,
+    mapping: Arc<MmapRegion>,
     end: u64,
     free: Mutex<u64>,
 }
@@ -36,11 +40,14 @@ impl GuestMemory {
             memfd_create(c"niclab-guest", MFdFlags::MFD_CLOEXEC).map_err(|errno| failed(errno.into()))?;
         let file = File::from(descriptor);
         file.set_len(bytes).map_err(failed)?;
-        let range = (GuestAddress(BASE), bytes as usize, Some(FileOffset::new(file, 0)));
-        let table = GuestMemoryMmap::from_ranges_with_files([range])
-            .map_err(|error| failed(std::io::Error::other(error)))?;
-        let memory = DmaMemory::new(&table, None);
-        Ok(Self { table, memory, end: BASE + bytes, free: Mutex::new(BASE) })
+        let other = |error| failed(std::io::Error::other(error));
+        let mapping = MmapRegion::from_file(FileOffset::new(file, 0), bytes as usize)
+            .map_err(|error| other(error.to_string()))?;
+        let region = GuestRegionMmap::new(mapping, GuestAddress(BASE))
+            .ok_or_else(|| other("the memory ends behind the last address".to_owned()))?;
+        let mapping = region.get_mmap();
+        let table = GuestMemoryMmap::from_regions(vec![region]).map_err(|error| other(error.to_string()))?;
+        Ok(Self { table, mapping, end: BASE + bytes, free: Mutex::new(BASE) })
     }
 
     /// Guest-physical address of `bytes` unused bytes, aligned to `alignment`, a power of two.
@@ -65,7 +72,10 @@ impl GuestMemory {
     /// # Errors
     /// [`MemoryError`].
     pub fn atomics<T: AtomicInteger>(&self, address: u64, count: usize) -> Result<&[T], MemoryError> {
-        self.memory.atomics(address, count)
+        let bytes =
+            count.checked_mul(size_of::<T>()).ok_or(MemoryError::Outside { address, bytes: u64::MAX })?;
+        let unaligned = MemoryError::Unaligned { address, alignment: align_of::<T>() };
+        memory::atomics(self.slice(address, bytes)?).ok_or(unaligned)
     }
 
     /// Shared bytes from `address` on.
@@ -73,7 +83,10 @@ impl GuestMemory {
     /// # Errors
     /// [`MemoryError`].
     pub fn slice(&self, address: u64, bytes: usize) -> Result<VolatileSlice<'_>, MemoryError> {
-        self.memory.slice(address, bytes)
+        let outside = MemoryError::Outside { address, bytes: bytes as u64 };
+        let offset =
+            address.checked_sub(BASE).and_then(|offset| usize::try_from(offset).ok()).ok_or(outside)?;
+        self.mapping.get_slice(offset, bytes).map_err(|_| outside)
     }
 
     /// The table for the daemon.

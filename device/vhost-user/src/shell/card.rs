@@ -418,10 +418,7 @@ impl Card {
         };
         self.is_running = true;
         let ranges = self.nic.memory_named_by(&request);
-        let is_memory = |range: &HostRange| {
-            usize::try_from(range.bytes).is_ok_and(|bytes| self.memory.slice(range.address, bytes).is_ok())
-        };
-        if !ranges.iter().all(is_memory) {
+        if self.memory.check(&ranges).is_err() {
             self.counts.control_refused += 1;
             violation(&mut self.counts.violations, "control_outside_memory");
             self.rules.iter_mut().for_each(|rules| rules.on_outside_memory(token));

@@ -154,9 +154,9 @@ fn read(memory: &DmaMemory, chain: &[Buffer]) -> Option<RequestBytes> {
     for buffer in chain.iter().filter(|buffer| !buffer.writable) {
         let have = request.len();
         let part = (buffer.bytes as usize).min(MAX_CONTROL_BYTES - have);
-        let slice = memory.slice(buffer.address, part).ok()?;
+        let unread = memory.unread(buffer.address, part).ok()?;
         request.resize(have + part, 0);
-        slice.copy_to(request.get_mut(have..)?);
+        unread.read(request.get_mut(have..)?);
     }
     Some(request)
 }

@@ -66,7 +66,7 @@ impl Descriptors {
         let mut burst = Burst::open(vring, memory)?;
         let mut chain = Chain::new();
         let Some(head) = burst.pop(&mut chain)? else { return Ok(Next::Nothing) };
-        if chain.iter().any(|buffer| memory.slice(buffer.address, buffer.bytes as usize).is_err()) {
+        if chain.iter().any(|buffer| !memory.contains(buffer.address, buffer.bytes.into())) {
             burst.push_used(head, 0);
             self.interrupts += u64::from(burst.publish() == Interrupt::Wanted && burst.interrupt());
             return Ok(Next::OutsideMemory);

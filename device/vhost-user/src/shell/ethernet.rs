@@ -314,7 +314,7 @@ impl Ethernet {
         let any = !held.is_empty();
         let mut receivers = self.receivers(nodes);
         for Held { arrival, offload, mut frame } in held {
-            receivers.arrive(&arrival, &offload, &Frame::from_bytes(&mut frame));
+            receivers.arrive(&arrival, &offload, Frame::from_bytes(&mut frame));
         }
         receivers.finish();
         any
@@ -331,7 +331,7 @@ impl Ethernet {
     ) -> u32 {
         let mut receivers = self.receivers(nodes);
         receivers.price(to, at, frame.len(), message);
-        receivers.deliver(to, &Offload::default(), &Frame::from_bytes(&mut frame.to_vec()));
+        receivers.deliver(to, &Offload::default(), Frame::from_bytes(&mut frame.to_vec()));
         receivers.finish();
         receivers.take_spent()
     }
@@ -398,24 +398,23 @@ impl<'a, 'n> Receivers<'a, 'n> {
 
     /// A sound frame arrives: at the function, at stations of the card, or at both.
     #[inline]
-    fn arrive(&mut self, arrival: &Arrival, offload: &Offload, frame: &Frame<'_>) {
+    fn arrive(&mut self, arrival: &Arrival, offload: &Offload, frame: Frame<'_>) {
         let &Arrival { to, at, concern, message } = arrival;
-        if concern.is_for_host(to as u16) {
-            self.deliver(to, offload, frame);
-        } else if !self.has_stations(to) {
-            self.drop_frame(to);
+        let is_for_host = concern.is_for_host(to as u16);
+        if !concern.is_for_stations(to as u16) || !self.has_stations(to) {
+            return if is_for_host { self.deliver(to, offload, frame) } else { self.drop_frame(to) };
         }
-        if concern.is_for_stations(to as u16) && self.has_stations(to) {
-            self.spent_ns = self.spent_ns.saturating_add(frame_ns(frame.bytes()));
-            let sender = self.states.get_mut(usize::from(message.node));
-            let sent = sender.map(|sender| &mut sender.for_stations);
-            match sent.filter(|sent| sent.len() < MAX_FOR_STATIONS) {
-                Some(sent) => {
-                    let frame = SharedFrame::from(&*frame.to_vec());
-                    sent.push_back(ForStations { to, at, frame, message });
-                }
-                None => self.drop_frame(to),
-            }
+        // It may have two readers.
+        let mut bytes = frame.into_vec();
+        if is_for_host {
+            self.deliver(to, offload, Frame::from_bytes(&mut bytes));
+        }
+        self.spent_ns = self.spent_ns.saturating_add(frame_ns(bytes.len()));
+        let sender = self.states.get_mut(usize::from(message.node));
+        let sent = sender.map(|sender| &mut sender.for_stations);
+        match sent.filter(|sent| sent.len() < MAX_FOR_STATIONS) {
+            Some(sent) => sent.push_back(ForStations { to, at, frame: SharedFrame::from(&*bytes), message }),
+            None => self.drop_frame(to),
         }
     }
 
@@ -451,45 +450,49 @@ impl<'a, 'n> Receivers<'a, 'n> {
 
     /// Delivers a frame to one node, with what its driver does not take over done here.
     #[inline]
-    fn deliver(&mut self, to: usize, offload: &Offload, frame: &Frame<'_>) {
+    fn deliver(&mut self, to: usize, offload: &Offload, frame: Frame<'_>) {
         self.spent_ns = self.spent_ns.saturating_add(frame_ns(frame.bytes()));
         let negotiated = self.functions.get(to).map(|function| function.negotiated).unwrap_or_default();
         if negotiated.receives(offload) {
             return self.put(to, offload, frame);
         }
-        let mut bytes = frame.to_vec();
         match (offload.checksum, offload.segmentation) {
             (Some(checksum), Some(segmentation)) => {
                 // The sender's headers were looked at before; a frame without them did not get here.
-                let _ = segment(&bytes, checksum, segmentation, |wire| {
-                    self.put(to, &Offload::default(), &Frame::from_bytes(wire));
+                let _ = segment(&frame.into_vec(), checksum, segmentation, |wire| {
+                    self.put(to, &Offload::default(), Frame::from_bytes(wire));
                 });
             }
             (Some(checksum), None) => {
+                let mut bytes = frame.into_vec();
                 complete_checksum(&mut bytes, checksum);
-                self.put(to, &Offload::default(), &Frame::from_bytes(&mut bytes));
+                self.put(to, &Offload::default(), Frame::from_bytes(&mut bytes));
             }
             (None, _) => self.put(to, offload, frame),
         }
     }
 
     #[inline]
-    fn put(&mut self, to: usize, offload: &Offload, frame: &Frame<'_>) {
+    fn put(&mut self, to: usize, offload: &Offload, frame: Frame<'_>) {
         self.spent_ns = self.spent_ns.saturating_add(FRAME_NS);
         if self.must_wait(to) {
             return self.keep(to, offload, frame);
         }
         let Some(receiver) = self.receiver(to) else { return self.drop_frame(to) };
-        let put = receiver.put(offload, frame);
+        let bytes = frame.bytes();
+        let put = match receiver.make_room(&frame) {
+            Ok(place) => receiver.fill(place, offload, frame),
+            Err(ReceiveError::NoRoom) => {
+                self.keep(to, offload, frame);
+                return self.want_buffers(to);
+            }
+            Err(error) => Err(error),
+        };
         let Some(state) = self.states.get_mut(to) else { return };
         match put {
             Ok(()) => {
                 state.traffic.received_frames += 1;
-                state.traffic.received_bytes += frame.bytes() as u64;
-            }
-            Err(ReceiveError::NoRoom) => {
-                self.keep(to, offload, frame);
-                self.want_buffers(to);
+                state.traffic.received_bytes += bytes as u64;
             }
             Err(error) => {
                 error.violation().into_iter().for_each(|name| violation(&mut state.violations, name));
@@ -509,9 +512,9 @@ impl<'a, 'n> Receivers<'a, 'n> {
     }
 
     /// Keeps a copy of a frame for later, if there is room for it.
-    fn keep(&mut self, to: usize, offload: &Offload, frame: &Frame<'_>) {
+    fn keep(&mut self, to: usize, offload: &Offload, frame: Frame<'_>) {
         let Some(state) = self.states.get_mut(to) else { return };
-        if !state.backlog.push(*offload, frame.to_vec()) {
+        if !state.backlog.push(*offload, frame.into_vec()) {
             state.traffic.dropped_frames += 1;
         }
     }
@@ -573,7 +576,7 @@ impl<'a, 'n> Receivers<'a, 'n> {
             self.spent_ns = self.spent_ns.saturating_add(frame_ns(length));
             let put = {
                 let frame = Frame::from_bytes(bytes);
-                self.receiver(to).map(|receiver| receiver.put(&offload, &frame))
+                self.receiver(to).map(|receiver| receiver.put(&offload, frame))
             };
             match put {
                 Some(Ok(())) => {

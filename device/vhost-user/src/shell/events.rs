@@ -158,7 +158,7 @@ pub fn write(memory: &DmaMemory, chain: &[Buffer], bytes: &[u8]) -> Option<()> {
     for buffer in chain.iter().filter(|buffer| buffer.writable) {
         let part = rest.len().min(buffer.bytes as usize);
         let (now, later) = rest.split_at(part);
-        memory.slice(buffer.address, part).ok()?.copy_from(now);
+        let _ = memory.room(buffer.address, part).ok()?.write(now);
         rest = later;
     }
     rest.is_empty().then_some(())

@@ -7,7 +7,8 @@
 //! copied behind the head and the check words are written, which nobody has computed before.
 //!
 //! The guest may store into its memory meanwhile, as it may while a card reads: what arrives of a byte is a value that was there
-//! before the message had left it. No check word can fail for it, for it is computed over the copy that it stands in, or not at all.
+//! before the message had left it. The head is the card's own, and no code parses the data. No check word can fail for it, for
+//! it is computed over the copy that it stands in, or not at all.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,9 +1,15 @@
 //! Ethernet functions of guests that do what they must not, or merely have no room.
 
+use std::sync::Arc;
+
+use crate::common::station::Station;
 use crate::common::{PATIENCE, frame, lab, until, violations};
-use niclab_device::ethernet::Negotiated;
-use niclab_device::ethernet::header::{Checksum, Family, Offload, Segmentation};
+use niclab_device::ethernet::header::{Checksum, Family, HEADER_BYTES, Offload, Segmentation};
+use niclab_device::ethernet::{Negotiated, QUEUE_RECEIVE, QUEUE_TRANSMIT};
+use niclab_device::frontend::{Connection, DriverRing, GuestMemory};
 use niclab_device::lab::Lab;
+use niclab_device::ring::Buffer;
+use niclab_model::fabric::ethernet::BROADCAST;
 use virtio_bindings::virtio_net::VIRTIO_NET_F_MRG_RXBUF;
 
 /// A node that has nothing to do with it gets its answer, or else the front end times out.
@@ -78,4 +84,96 @@ fn a_doorbell_that_says_it_was_rung_more_often_than_can_be() {
     hostile.send(&sound).unwrap();
     assert_eq!(other.receive(PATIENCE).unwrap().1, sound);
     assert_bystander_is_answered(&lab, 1);
+}
+
+/// The Ethernet function of a node, whose queues and buffers lie in memory that other nodes have as well.
+struct Function {
+    receive: DriverRing,
+    transmit: DriverRing,
+    _connection: Connection,
+}
+
+impl Function {
+    fn new(lab: &Lab, node: usize, memory: &Arc<GuestMemory>) -> Self {
+        let features = 1 << VIRTIO_NET_F_MRG_RXBUF;
+        let socket = lab.ethernet_socket(node).unwrap();
+        let mut connection = Connection::new(socket, 2, features, memory).unwrap();
+        let [receive, transmit] = [(); 2].map(|()| DriverRing::new(memory, 16).unwrap());
+        connection.start_queue(QUEUE_RECEIVE, &receive, memory).unwrap();
+        connection.start_queue(QUEUE_TRANSMIT, &transmit, memory).unwrap();
+        until("the queues", || {
+            receive.ring().unwrap();
+            lab.daemon().shell().world().common.ethernet.functions[node].vrings.len() == 2
+        });
+        Self { receive, transmit, _connection: connection }
+    }
+}
+
+/// A cluster whose nodes 0 and 1 share one memory. What the device stores for node 1 changes what node 0 sends, just between
+/// the check of a frame and its copy: as a race would, but each time.
+fn shared_memory() -> (Lab, Arc<GuestMemory>, [Function; 2]) {
+    let lab = lab(2);
+    let memory = Arc::new(GuestMemory::new(1 << 20).unwrap());
+    let functions = [0, 1].map(|node| Function::new(&lab, node, &memory));
+    (lab, memory, functions)
+}
+
+const READ: fn(u64, usize) -> Buffer =
+    |address, bytes| Buffer { address, bytes: bytes as u32, writable: false };
+
+#[test]
+fn frame_that_changes_after_its_check_is_not_forged() {
+    let (lab, memory, [mut sender, mut receiver]) = shared_memory();
+    let wire = Station::put(&lab, 1);
+    let place = memory.allocate(4_096, 64).unwrap() + 64;
+    let mut sent = frame(lab.mac(0), BROADCAST, 100);
+    // Moved down by four bytes it is a frame of the cluster.
+    sent[16..18].copy_from_slice(&[0x88, 0xb5]);
+    let bytes = [&[0; HEADER_BYTES], &*sent].concat();
+    memory.slice(place, bytes.len()).unwrap().copy_from(&bytes);
+    // The device stores a header and the frame there: the frame, four bytes before itself.
+    let buffer = Buffer { address: place - 4, bytes: 1_024, writable: true };
+    receiver.receive.add(&[buffer]).unwrap();
+    receiver.receive.notify().unwrap();
+    sender.transmit.add(&[READ(place, bytes.len())]).unwrap();
+    sender.transmit.notify().unwrap();
+    until("the frame", || !wire.lock().heard.is_empty());
+    let mut ether_type = [0_u8; 2];
+    memory.slice(place + 24, 2).unwrap().copy_to(&mut ether_type);
+    assert_eq!(ether_type, [0x88, 0xb5], "it has changed");
+    let heard = &wire.lock().heard;
+    assert_eq!(heard.len(), 1);
+    assert!(heard[0].1 == sent, "the frame that was checked: {:02x?}", &heard[0].1[..18]);
+}
+
+#[test]
+fn checked_head_of_a_frame_is_the_head_that_arrives() {
+    let (lab, memory, [mut sender, mut receiver]) = shared_memory();
+    let sent = frame(lab.mac(0), lab.mac(1), 100);
+    for is_series in [true, false] {
+        let area = memory.allocate(8_192, 64).unwrap();
+        let places = [area + 64, area + 4_096];
+        let mut frames_at = Vec::new();
+        for place in places {
+            let at = place + HEADER_BYTES as u64;
+            memory.slice(at, sent.len()).unwrap().copy_from(&sent);
+            // virtio-net's header is stored over most of the frame's own, before the frame is copied.
+            let buffer = Buffer { address: at + 2, bytes: 1_024, writable: true };
+            receiver.receive.add(&[buffer]).unwrap();
+            let pieces = [READ(place, HEADER_BYTES), READ(at, sent.len())];
+            let whole = [READ(place, HEADER_BYTES + sent.len())];
+            sender.transmit.add(if is_series { &whole[..] } else { &pieces[..] }).unwrap();
+            frames_at.push(at + 2 + HEADER_BYTES as u64);
+        }
+        receiver.receive.show().unwrap();
+        sender.transmit.notify().unwrap();
+        for at in frames_at {
+            until("the frame", || receiver.receive.poll_used().unwrap().is_some());
+            let mut head = [0_u8; 14];
+            memory.slice(at, head.len()).unwrap().copy_to(&mut head);
+            assert_eq!(head, sent[..14], "series: {is_series}");
+        }
+        let in_series = lab.daemon().shell().world().common.ethernet.states[0].series_frames;
+        assert_eq!(in_series, 2, "the first two alone");
+    }
 }

@@ -65,7 +65,7 @@ pub struct Waits {
     pub wall_connect_most_us: f64,
     /// The longest wall time from a request to the monitor to its answer.
     pub wall_monitor_most_us: f64,
-    /// A request or connection that was not answered before a driver gives up, in words.
+    /// A request or connection that was not answered before a driver gives up, or what the attack achieved, in words.
     pub failure: Option<String>,
 }
 
@@ -191,6 +191,7 @@ pub(super) struct Scene<'a> {
     pub lab: &'a Lab,
     is_over: AtomicBool,
     attempts: AtomicU64,
+    forged: AtomicU64,
 }
 
 impl Scene<'_> {
@@ -203,6 +204,11 @@ impl Scene<'_> {
     pub fn count(&self, attempts: u64) {
         self.attempts.fetch_add(attempts, Ordering::Relaxed);
     }
+
+    /// So many frames of the cluster arrived that no card sent.
+    pub fn count_forged(&self, frames: u64) {
+        self.forged.fetch_add(frames, Ordering::Relaxed);
+    }
 }
 
 /// Attacks until it is enough: that is said by how long the bystander has asked, and how often the attacker has tried.
@@ -213,7 +219,12 @@ fn measure(attack: &Attack, is_enough: impl Fn(Duration, u64) -> bool) -> Result
     }
     let lab = Lab::new(NODES, |config| config.nodes.iter_mut().for_each(|node| node.nic = card.clone()))?;
     let bystander = lab.guest(BYSTANDER)?;
-    let scene = Scene { lab: &lab, is_over: AtomicBool::new(false), attempts: AtomicU64::new(0) };
+    let scene = Scene {
+        lab: &lab,
+        is_over: AtomicBool::new(false),
+        attempts: AtomicU64::new(0),
+        forged: AtomicU64::new(0),
+    };
     let attempts = || scene.attempts.load(Ordering::Relaxed);
     std::thread::scope(|scope| {
         let attacker = scope.spawn(|| (attack.run)(&scene));
@@ -223,7 +234,12 @@ fn measure(attack: &Attack, is_enough: impl Fn(Duration, u64) -> bool) -> Result
         let died = |_| BenchError::Attacker { attack: attack.name };
         attacker.join().map_err(died)??;
         let others = newcomer.join().map_err(died)?;
-        Ok(Row { attack: attack.name, attempts: attempts(), waits: waits(asked, others), control: None })
+        let mut waits = waits(asked, others);
+        let forged = scene.forged.load(Ordering::Relaxed);
+        if forged > 0 {
+            waits.failure = Some(format!("{forged} frames of the cluster arrived that no card sent"));
+        }
+        Ok(Row { attack: attack.name, attempts: attempts(), waits, control: None })
     })
 }
 
@@ -313,7 +329,7 @@ impl fmt::Display for Report {
                  {connect:>8.0} {monitor:>8.0} {p99:>7.0} {most:>7.0}"
             )?;
             match &waits.failure {
-                Some(failure) => writeln!(f, "  NOT ANSWERED: {failure}")?,
+                Some(failure) => writeln!(f, "  FAILED: {failure}")?,
                 None if waits.is_held() => writeln!(f)?,
                 None => writeln!(f, "  too long")?,
             }

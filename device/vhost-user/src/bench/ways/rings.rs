@@ -1,16 +1,21 @@
 //! What a guest whose card walks rings in its memory may do to others.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 
+use niclab_abi::PAGE_BYTES;
 use niclab_abi::config::FEATURE_RINGS;
 use niclab_abi::rings::{
     OP_RING_START, RING_END, RING_FIRST, RING_LAST, RING_OWN, RING_RECEIVE, RING_SIZE_SHIFT, RING_TRANSMIT,
     RingStart,
 };
+use niclab_model::fabric::ethernet::{BROADCAST, ETHER_TYPE_CLUSTER};
 
 use crate::bench::BenchError;
 use crate::bench::hostile::{Attack, Scene};
+use crate::ethernet::header::HEADER_BYTES;
 use crate::frontend::{ClusterGuest, FrontendError};
+use crate::ring::Buffer;
 
 /// All of them.
 pub const ATTACKS: &[Attack] = &[
@@ -25,6 +30,12 @@ pub const ATTACKS: &[Attack] = &[
         features: FEATURE_RINGS,
         parameters: &[],
         run: |scene| walk(scene, 0),
+    },
+    Attack {
+        name: "frames changed while the device reads them",
+        features: FEATURE_RINGS,
+        parameters: &[],
+        run: changed_frames,
     },
 ];
 
@@ -86,3 +97,51 @@ fn walk(scene: &Scene<'_>, bytes: u64) -> Result<(), BenchError> {
 }
 
 const OUTSIDE: FrontendError = FrontendError::Malformed("a ring outside of memory");
+
+/// Sends frames to all MAC endpoints, and changes them meanwhile into frames of the cluster in the name of node 2. A card counts
+/// those that it gets: no card sends any.
+fn changed_frames(scene: &Scene<'_>) -> Result<(), BenchError> {
+    const FRAME_BYTES: usize = 64;
+    let victim = scene.lab.guest(1)?;
+    // A card whose receive ring is walked hears ordinary frames. There is no descriptor in it for any.
+    let first = victim.memory().allocate(PAGE_BYTES, PAGE_BYTES)?;
+    victim.command(OP_RING_START, &RingStart { ring: RING_RECEIVE, skip_bytes: SKIP_BYTES, first, reserved: 0 })?;
+    let mut sender = scene.lab.ethernet_with(0, 256, 2_048, 0)?;
+    let memory = Arc::clone(sender.memory());
+    let place = memory.allocate((HEADER_BYTES + FRAME_BYTES) as u64, 64)?;
+    let frame_address = place + HEADER_BYTES as u64;
+    let destination = memory.slice(frame_address, BROADCAST.len()).map_err(|_| OUTSIDE)?;
+    destination.copy_from(&BROADCAST);
+    let source_and_type = memory.atomics::<AtomicU16>(frame_address + 6, 4).map_err(|_| OUTSIDE)?;
+    let write = |mac: [u8; 6], ether_type: u16| {
+        let (words, _) = mac.as_chunks::<2>();
+        let words = words.iter().map(|word| u16::from_ne_bytes(*word)).chain([ether_type.to_be()]);
+        source_and_type.iter().zip(words).for_each(|(place, word)| place.store(word, Ordering::Relaxed));
+    };
+    let buffer = Buffer { address: place, bytes: (HEADER_BYTES + FRAME_BYTES) as u32, writable: false };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while scene.goes_on() {
+                write(scene.lab.mac(0), ORDINARY);
+                write(scene.lab.mac(2), ETHER_TYPE_CLUSTER);
+            }
+        });
+        let ring = sender.transmit_ring();
+        while scene.goes_on() {
+            while let Some((head, _)) = ring.poll_used().map_err(|_| OUTSIDE)? {
+                ring.reclaim(head).map_err(|_| OUTSIDE)?;
+                scene.count(1);
+            }
+            while ring.add(&[buffer]).map_err(|_| OUTSIDE)?.is_some() {}
+            ring.notify()?;
+        }
+        Ok::<(), FrontendError>(())
+    })?;
+    let counters = victim.statistics()?;
+    let faults = ["crc_errors", "malformed", "foreign_frames"];
+    scene.count_forged(faults.iter().filter_map(|name| counters.get(*name)).sum());
+    Ok(())
+}
+
+/// The EtherType of local experiments, which the cluster does not use.
+const ORDINARY: u16 = 0x88b6;

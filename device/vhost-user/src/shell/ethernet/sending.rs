@@ -1,14 +1,14 @@
 //! From one guest's transmit queue over the network to who gets it.
 
-use niclab_model::fabric::Deliveries;
 use niclab_model::fabric::ethernet::Concern;
+use niclab_model::fabric::{Deliveries, Delivery};
 use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::time::Time;
 
 use super::{Arrival, Held, MAX_HELD_FRAMES, Receivers};
 use crate::ethernet::Negotiated;
 use crate::ethernet::frame::Frame;
-use crate::ethernet::header::{HEADER_BYTES, LinkHeader, Offload};
+use crate::ethernet::header::{ETHERNET_BYTES, HEADER_BYTES, Offload};
 use crate::ethernet::offload::{Headers, MAX_HEADER_BYTES, MAX_SEGMENTS, complete_checksum, segment};
 use crate::memory::DmaMemory;
 use crate::shell::network::Network;
@@ -45,12 +45,12 @@ impl Sender<'_, '_, '_> {
         chain: &[crate::ring::Buffer],
     ) -> Result<(), &'static str> {
         let mut header = [0; HEADER_BYTES];
-        let frame = Frame::from_chain(memory, chain, &mut header).map_err(|error| error.name())?;
+        let mut frame = Frame::from_chain(memory, chain, &mut header).map_err(|error| error.name())?;
         let offload = Offload::decode(&header, frame.bytes()).map_err(|_| "ethernet_offload")?;
         if !self.negotiated.sends(&offload) {
             return Err("ethernet_offload");
         }
-        let ethernet = frame.link_header();
+        let ethernet = frame.ethernet_header();
         self.concern = Concern::of(&ethernet);
         if self.concern == Concern::Card {
             // Of whichever model: whoever may send these could send in the name of any port of any node.
@@ -62,45 +62,42 @@ impl Sender<'_, '_, '_> {
         }
         match (offload.checksum, offload.segmentation) {
             (Some(checksum), Some(segmentation)) => {
-                let mut head = [0; MAX_HEADER_BYTES];
-                let peeked = frame.peek(&mut head);
-                let head = head.get(..peeked).unwrap_or_default();
-                let headers =
-                    Headers::find(head, checksum, segmentation.family).map_err(|_| "ethernet_offload")?;
+                frame.read_head(MAX_HEADER_BYTES);
+                let headers = Headers::find(frame.head(), checksum, segmentation.family)
+                    .map_err(|_| "ethernet_offload")?;
                 if headers.segments(frame.bytes(), segmentation) > MAX_SEGMENTS {
                     return Err("ethernet_segments");
                 }
                 if self.network.is_any_faulty() || self.receivers.are_stations(self.concern) {
-                    let bytes = frame.to_vec();
-                    segment(&bytes, checksum, segmentation, |wire| {
-                        self.pass(&ethernet, &Offload::default(), &Frame::from_bytes(wire));
+                    segment(&frame.into_vec(), checksum, segmentation, |wire| {
+                        self.pass(&ethernet, &Offload::default(), Frame::from_bytes(wire));
                     })
                     .map_err(|_| "ethernet_offload")
                 } else {
-                    self.pass_train(&ethernet, &headers, &offload, &frame);
+                    self.pass_train(&ethernet, &headers, &offload, frame);
                     Ok(())
                 }
             }
             (Some(_), None) if self.receivers.are_stations(self.concern) => {
-                let mut bytes = on_wire(&offload, &frame);
-                self.pass(&ethernet, &Offload::default(), &Frame::from_bytes(&mut bytes));
+                let mut bytes = on_wire(&offload, frame.into_vec());
+                self.pass(&ethernet, &Offload::default(), Frame::from_bytes(&mut bytes));
                 Ok(())
             }
             _ => {
-                self.pass(&ethernet, &offload, &frame);
+                self.pass(&ethernet, &offload, frame);
                 Ok(())
             }
         }
     }
 
-    /// Prices one frame of the wire and moves the sender's clock on. Who gets it is in `deliveries` afterwards. What the
-    /// wire sees is asked for where somebody watches. When the frame was ready for the link, and its message.
+    /// Prices one frame of the wire and moves the sender's clock on. Its receivers are in `deliveries` afterwards. `shown` is
+    /// what observers are shown. Returns when the frame was ready for the link, and its message.
     #[inline]
     fn price(
         &mut self,
-        ethernet: &LinkHeader,
+        ethernet: &[u8; ETHERNET_BYTES],
         bytes: usize,
-        on_wire: impl FnOnce() -> Option<Vec<u8>>,
+        shown: Option<&[u8]>,
     ) -> Option<(Time, TraceTag)> {
         let Receivers { states, nodes, spent_ns, .. } = &mut self.receivers;
         *spent_ns = spent_ns.saturating_add(frame_ns(bytes));
@@ -122,8 +119,8 @@ impl Sender<'_, '_, '_> {
         let ready = state.nic.transmit(now, bytes as u64, has_doorbell, bus);
         state.nic.ledger_mut().attribute(None);
         let (network, node, deliveries) = (&mut *self.network, self.node as u16, &mut *self.deliveries);
-        match Some(on_wire).filter(|_| network.taps().is_any()).and_then(|on_wire| on_wire()) {
-            Some(frame) => network.forward_shown(*nodes, ready, node, &frame, Some(message), deliveries),
+        match shown {
+            Some(frame) => network.forward_shown(*nodes, ready, node, frame, Some(message), deliveries),
             None => network.forward(*nodes, ready, node, (ethernet, bytes), Some(message), deliveries),
         }
         for delivery in self.deliveries.iter() {
@@ -137,12 +134,39 @@ impl Sender<'_, '_, '_> {
 
     /// One frame of the wire.
     #[inline]
-    fn pass(&mut self, ethernet: &LinkHeader, offload: &Offload, frame: &Frame<'_>) {
+    fn pass(&mut self, ethernet: &[u8; ETHERNET_BYTES], offload: &Offload, frame: Frame<'_>) {
         let reordered = self.network.reordered(self.receivers.nodes);
-        let priced = self.price(ethernet, frame.bytes(), || Some(on_wire(offload, frame)));
-        let Some((ready, message)) = priced else { return };
-        let is_held = reordered != self.network.reordered(self.receivers.nodes);
+        if self.network.taps().is_any() {
+            let mut bytes = frame.into_vec();
+            let shown = on_wire(offload, bytes.clone());
+            let Some(priced) = self.price(ethernet, bytes.len(), Some(&shown)) else { return };
+            return self.hand_out(priced, reordered, offload, Frame::from_bytes(&mut bytes));
+        }
+        let Some(priced) = self.price(ethernet, frame.bytes(), None) else { return };
+        self.hand_out(priced, reordered, offload, frame);
+    }
+
+    /// Hands a frame that was priced out to all who get it. So many frames were held back before.
+    #[inline]
+    fn hand_out(
+        &mut self,
+        (ready, message): (Time, TraceTag),
+        reordered: Option<u64>,
+        offload: &Offload,
+        frame: Frame<'_>,
+    ) {
         let concern = self.concern;
+        let is_held = reordered != self.network.reordered(self.receivers.nodes);
+        let is_heard_beside = concern == Concern::All && self.receivers.has_stations(self.node);
+        if let &[Delivery { to, at, corrupt: None, .. }] = self.deliveries.as_slice()
+            && !is_held
+            && !is_heard_beside
+        {
+            self.receivers.arrive(&Arrival { to: to.into(), at, concern, message }, offload, frame);
+            return self.overtake(to.into());
+        }
+        // There may be several who read it.
+        let mut bytes = frame.into_vec();
         for index in 0..self.deliveries.len() {
             let Some(delivery) = self.deliveries.get(index).copied() else { break };
             let arrival = Arrival { to: delivery.to.into(), at: delivery.at, concern, message };
@@ -150,41 +174,74 @@ impl Sender<'_, '_, '_> {
                 // A receiver's Ethernet controller finds the check sequence wrong and drops the frame.
                 self.receivers.drop_frame(arrival.to);
             } else if is_held && self.held.len() < MAX_HELD_FRAMES {
-                self.held.push(Held { arrival, offload: *offload, frame: frame.to_vec() });
+                self.held.push(Held { arrival, offload: *offload, frame: bytes.clone() });
             } else {
-                self.receivers.arrive(&arrival, offload, frame);
+                self.receivers.arrive(&arrival, offload, Frame::from_bytes(&mut bytes));
                 self.overtake(arrival.to);
             }
         }
-        if concern == Concern::All && self.receivers.has_stations(self.node) {
+        if is_heard_beside {
             // The stations beside the function hear it without the link.
             let concern = Concern::Stations(self.node as u16);
             let arrival = Arrival { to: self.node, at: ready, concern, message };
-            self.receivers.arrive(&arrival, offload, frame);
+            self.receivers.arrive(&arrival, offload, Frame::from_bytes(&mut bytes));
         }
     }
 
     /// A long TCP frame as the segments that the wire sees; delivered in one piece when all of them came through.
-    fn pass_train(&mut self, ethernet: &LinkHeader, headers: &Headers, offload: &Offload, frame: &Frame<'_>) {
+    fn pass_train(
+        &mut self,
+        ethernet: &[u8; ETHERNET_BYTES],
+        headers: &Headers,
+        offload: &Offload,
+        frame: Frame<'_>,
+    ) {
+        if self.network.taps().is_any() {
+            let mut bytes = frame.into_vec();
+            let shown = segments(offload, &bytes);
+            if self.price_train(ethernet, headers, offload, (bytes.len(), &shown)) {
+                self.hand_out_train(offload, Frame::from_bytes(&mut bytes));
+            }
+        } else if self.price_train(ethernet, headers, offload, (frame.bytes(), &[])) {
+            self.hand_out_train(offload, frame);
+        }
+    }
+
+    /// Prices the segments of a long TCP frame of so many bytes, which observers are shown. Whether all of them came through.
+    fn price_train(
+        &mut self,
+        ethernet: &[u8; ETHERNET_BYTES],
+        headers: &Headers,
+        offload: &Offload,
+        (bytes, shown): (usize, &[Vec<u8>]),
+    ) -> bool {
         let size =
             offload.segmentation.map_or(1, |segmentation| usize::from(segmentation.payload_bytes).max(1));
-        let mut left = frame.bytes().saturating_sub(headers.bytes);
+        let mut left = bytes.saturating_sub(headers.bytes);
         let mut is_whole = true;
-        let is_watched = self.network.taps().is_any();
-        let mut segments = if is_watched { segments(offload, frame) } else { Vec::new() }.into_iter();
+        let mut shown = shown.iter();
         while left > 0 {
             let payload = left.min(size);
             left -= payload;
-            self.price(ethernet, headers.bytes + payload, || segments.next());
+            self.price(ethernet, headers.bytes + payload, shown.next().map(Vec::as_slice));
             is_whole &= !self.deliveries.is_empty();
         }
-        if is_whole {
-            // No stations: who gets it is a function.
-            for index in 0..self.deliveries.len() {
-                let Some(delivery) = self.deliveries.get(index).copied() else { break };
-                if self.concern.is_for_host(delivery.to) {
-                    self.receivers.deliver(usize::from(delivery.to), offload, frame);
-                }
+        is_whole
+    }
+
+    /// Hands a long TCP frame out to functions. There are no stations: they get the segments.
+    fn hand_out_train(&mut self, offload: &Offload, frame: Frame<'_>) {
+        if let &[Delivery { to, .. }] = self.deliveries.as_slice() {
+            if self.concern.is_for_host(to) {
+                self.receivers.deliver(to.into(), offload, frame);
+            }
+            return;
+        }
+        let mut bytes = frame.into_vec();
+        for index in 0..self.deliveries.len() {
+            let Some(delivery) = self.deliveries.get(index).copied() else { break };
+            if self.concern.is_for_host(delivery.to) {
+                self.receivers.deliver(delivery.to.into(), offload, Frame::from_bytes(&mut bytes));
             }
         }
     }
@@ -198,7 +255,7 @@ impl Sender<'_, '_, '_> {
         for mut held in std::mem::take(self.held) {
             if held.arrival.to == to {
                 let frame = Frame::from_bytes(&mut held.frame);
-                self.receivers.arrive(&held.arrival, &held.offload, &frame);
+                self.receivers.arrive(&held.arrival, &held.offload, frame);
             } else {
                 self.held.push(held);
             }
@@ -207,8 +264,7 @@ impl Sender<'_, '_, '_> {
 }
 
 /// A frame as the wire sees it, with its checksum complete.
-fn on_wire(offload: &Offload, frame: &Frame<'_>) -> Vec<u8> {
-    let mut bytes = frame.to_vec();
+fn on_wire(offload: &Offload, mut bytes: Vec<u8>) -> Vec<u8> {
     if let Some(checksum) = offload.checksum {
         complete_checksum(&mut bytes, checksum);
     }
@@ -216,11 +272,11 @@ fn on_wire(offload: &Offload, frame: &Frame<'_>) -> Vec<u8> {
 }
 
 /// A long TCP frame as the frames that the wire sees.
-fn segments(offload: &Offload, frame: &Frame<'_>) -> Vec<Vec<u8>> {
+fn segments(offload: &Offload, frame: &[u8]) -> Vec<Vec<u8>> {
     let mut segments = Vec::new();
     if let (Some(checksum), Some(segmentation)) = (offload.checksum, offload.segmentation) {
         // The headers were looked at before: a frame that cannot be cut does not get here.
-        let _ = segment(&frame.to_vec(), checksum, segmentation, |wire| segments.push(wire.to_vec()));
+        let _ = segment(frame, checksum, segmentation, |wire| segments.push(wire.to_vec()));
     }
     segments
 }

@@ -9,13 +9,14 @@ use niclab_model::fabric::ethernet::Concern;
 use niclab_model::fabric::series::SeriesFrame;
 use niclab_model::platform::trace_tag::TraceTag;
 use smallvec::SmallVec;
-use vm_memory::{VolatileMemory, VolatileSlice};
 
 use super::sending::Sender;
 use super::{PortState, Receivers};
-use crate::ethernet::frame::{Frame, MAX_FRAME_BYTES, link_header_of};
-use crate::ethernet::header::{ETHERNET_BYTES, HEADER_BYTES, LinkHeader, Offload};
+use crate::ethernet::frame::{Frame, HEADERS_BYTES, MAX_FRAME_BYTES, split_headers};
+use crate::ethernet::header::{ETHERNET_BYTES, HEADER_BYTES, Offload};
+use crate::ethernet::receive::Pieces;
 use crate::memory::DmaMemory;
+use crate::memory::access::Unread;
 use crate::ring::{Buffer, Burst, Single, Singles};
 use crate::shell::turn::{FRAME_NS, Turn, frame_ns};
 
@@ -26,17 +27,17 @@ pub(super) const MAX_FRAMES: usize = 64;
 #[derive(Default)]
 pub(super) struct Collected<'m> {
     singles: Singles,
-    pieces: SmallVec<[VolatileSlice<'m>; MAX_FRAMES]>,
+    /// Behind the Ethernet header, which all have.
+    pieces: Pieces<'m>,
     frames: SmallVec<[SeriesFrame; MAX_FRAMES]>,
     /// What came last was no series: whatever is next is looked at by itself.
     is_alone: bool,
 }
 
-/// A frame in one buffer.
+/// A frame in one buffer: its headers, which were read, and what follows them.
 struct Plain<'m> {
-    header: [u8; HEADER_BYTES],
-    ethernet: LinkHeader,
-    piece: VolatileSlice<'m>,
+    headers: [u8; HEADERS_BYTES],
+    rest: Unread<'m>,
 }
 
 impl<'m> Plain<'m> {
@@ -45,22 +46,32 @@ impl<'m> Plain<'m> {
     fn parse(memory: &'m DmaMemory, single: &Single) -> Option<Self> {
         let Buffer { address, bytes, writable: false } = single.buffer else { return None };
         let bytes = bytes as usize;
-        if !(HEADER_BYTES + ETHERNET_BYTES..=HEADER_BYTES + MAX_FRAME_BYTES).contains(&bytes) {
+        if !(HEADERS_BYTES..=HEADER_BYTES + MAX_FRAME_BYTES).contains(&bytes) {
             return None;
         }
-        let slice = memory.slice(address, bytes).ok()?;
-        let header = slice.get_ref::<[u8; HEADER_BYTES]>(0).ok()?.load();
-        let piece = slice.offset(HEADER_BYTES).ok()?;
-        Some(Self { header, ethernet: link_header_of(&piece), piece })
+        let (headers, rest) = memory.unread(address, bytes).ok()?.take()?;
+        Some(Self { headers, rest })
     }
 
-    /// Whether all that is known of one is true of the other.
+    /// Bytes of the frame.
     #[inline]
-    fn is_like(&self, other: &Self) -> bool {
-        self.piece.len() == other.piece.len()
-            && self.ethernet == other.ethernet
-            && self.header == other.header
+    fn frame_bytes(&self) -> usize {
+        ETHERNET_BYTES + self.rest.len()
     }
+
+    /// Whether all that is known of a frame with these headers and so many bytes is true of this one.
+    #[inline]
+    fn is_like(&self, headers: &[u8; HEADERS_BYTES], frame_bytes: usize) -> bool {
+        self.frame_bytes() == frame_bytes && self.headers == *headers
+    }
+}
+
+/// What is true of all frames of a series.
+struct Common {
+    to: usize,
+    offload: Offload,
+    ethernet: [u8; ETHERNET_BYTES],
+    frame_bytes: usize,
 }
 
 impl Sender<'_, '_, '_> {
@@ -78,11 +89,11 @@ impl Sender<'_, '_, '_> {
         burst.take_singles(&mut collected.singles, most);
         let mut sent = 0;
         while !turn.is_over() {
-            let Some((to, offload)) = self.collect(memory, sent, *turn, collected) else { break };
+            let Some(common) = self.collect(memory, sent, *turn, collected) else { break };
             let Collected { singles, pieces, frames, .. } = &mut *collected;
             let count = pieces.len();
-            self.price_series(to, pieces, frames);
-            self.receivers.deliver_series(to, &offload, pieces, frames);
+            self.price_series(&common, count, frames);
+            self.receivers.deliver_series(&common, pieces, frames);
             let heads = singles.iter().skip(sent).take(count).map(|single| (single.head, 0));
             burst.push_used_all(heads);
             self.sent_as_series += count as u64;
@@ -95,7 +106,7 @@ impl Sender<'_, '_, '_> {
         sent > 0
     }
 
-    /// Collects the series that begins behind the first `sent` chains, as long as the turn lets it be. Where it goes.
+    /// Collects the series that begins behind the first `sent` chains, as long as the turn lets it be.
     #[inline]
     fn collect<'m>(
         &mut self,
@@ -103,34 +114,38 @@ impl Sender<'_, '_, '_> {
         sent: usize,
         turn: Turn,
         collected: &mut Collected<'m>,
-    ) -> Option<(usize, Offload)> {
+    ) -> Option<Common> {
         let Collected { singles, pieces, .. } = collected;
         let mut rest = singles.iter().skip(sent);
         let first = Plain::parse(memory, rest.next()?)?;
-        let way = self.series_way(&first)?;
+        let (to, offload) = self.series_way(&first)?;
+        let (headers, frame_bytes) = (first.headers, first.frame_bytes());
+        let (_, ethernet) = split_headers(&headers);
         pieces.clear();
-        pieces.push(first.piece);
+        pieces.push(first.rest);
         // What one takes out of a turn by itself: taken, priced, delivered.
-        let each = 2 * FRAME_NS + 2 * frame_ns(first.piece.len());
+        let each = 2 * FRAME_NS + 2 * frame_ns(frame_bytes);
         let mut spent = each;
         for single in rest {
             if !turn.has_more_than(spent) {
                 break;
             }
-            let Some(next) = Plain::parse(memory, single).filter(|next| next.is_like(&first)) else { break };
-            pieces.push(next.piece);
+            let next = Plain::parse(memory, single).filter(|next| next.is_like(&headers, frame_bytes));
+            let Some(next) = next else { break };
+            pieces.push(next.rest);
             spent = spent.saturating_add(each);
         }
-        Some(way)
+        Some(Common { to, offload, ethernet, frame_bytes })
     }
 
     /// Where frames like this one go as a series. None where they do not.
     fn series_way(&mut self, first: &Plain<'_>) -> Option<(usize, Offload)> {
-        let bytes = first.piece.len();
-        let offload = Offload::decode(&first.header, bytes).ok()?;
+        let bytes = first.frame_bytes();
+        let (header, ethernet) = split_headers(&first.headers);
+        let offload = Offload::decode(&header, bytes).ok()?;
         let is_plain = offload.segmentation.is_none()
             && self.negotiated.sends(&offload)
-            && Concern::of(&first.ethernet) == Concern::Host
+            && Concern::of(&ethernet) == Concern::Host
             && !self.network.is_any_faulty()
             && !self.network.taps().is_any()
             && self.held.is_empty();
@@ -139,7 +154,7 @@ impl Sender<'_, '_, '_> {
             return None;
         }
         let nodes = &mut *self.receivers.nodes;
-        let to = usize::from(self.network.series_way(nodes, self.node as u16, &first.ethernet, bytes)?);
+        let to = usize::from(self.network.series_way(nodes, self.node as u16, &ethernet, bytes)?);
         let receives = self.receivers.functions.get(to)?.negotiated.receives(&offload);
         let state = self.receivers.states.get(to)?;
         (receives && state.backlog.is_empty() && !is_kept(state)).then_some((to, offload))
@@ -149,14 +164,13 @@ impl Sender<'_, '_, '_> {
     #[inline]
     fn price_series(
         &mut self,
-        to: usize,
-        pieces: &[VolatileSlice<'_>],
+        &Common { to, frame_bytes: bytes, .. }: &Common,
+        count: usize,
         frames: &mut SmallVec<[SeriesFrame; MAX_FRAMES]>,
     ) {
-        let bytes = pieces.first().map_or(0, VolatileSlice::len);
-        let count = pieces.len() as u64;
         frames.clear();
-        frames.resize(pieces.len(), SeriesFrame::default());
+        frames.resize(count, SeriesFrame::default());
+        let count = count as u64;
         let Receivers { functions, states, nodes, spent_ns, .. } = &mut self.receivers;
         *spent_ns = spent_ns.saturating_add(frame_ns(bytes).saturating_mul(count as u32));
         let Some((state, bus)) = states.get_mut(self.node).zip(nodes.bus_mut(self.node)) else { return };
@@ -185,26 +199,20 @@ impl Sender<'_, '_, '_> {
 impl<'a> Receivers<'a, '_> {
     /// Delivers the frames of a series that were not dropped on their way.
     #[inline]
-    fn deliver_series<'m>(
-        &mut self,
-        to: usize,
-        offload: &Offload,
-        pieces: &mut SmallVec<[VolatileSlice<'m>; MAX_FRAMES]>,
-        frames: &[SeriesFrame],
-    ) {
+    fn deliver_series(&mut self, common: &Common, pieces: &mut Pieces<'_>, frames: &[SeriesFrame]) {
+        let &Common { to, ref offload, ref ethernet, frame_bytes: bytes } = common;
         let mut fates = frames.iter();
         pieces.retain(|_| fates.next().is_some_and(|frame| frame.at.is_some()));
-        let bytes = pieces.first().map_or(0, VolatileSlice::len);
         // Nothing waits for the guest: else this would be no series.
-        let put = self.receiver(to).map_or(0, |receiver| receiver.put_all(offload, pieces));
+        let put = self.receiver(to).map_or(0, |receiver| receiver.put_all(offload, ethernet, pieces));
         if let Some(state) = self.states.get_mut(to) {
             state.traffic.received_frames += put as u64;
             state.traffic.received_bytes += (put * bytes) as u64;
         }
         let each = FRAME_NS + frame_ns(bytes);
         self.spent_ns = self.spent_ns.saturating_add(each.saturating_mul(put as u32));
-        for piece in pieces.iter().skip(put) {
-            self.deliver(to, offload, &Frame::from_piece(*piece));
+        for piece in pieces.drain(..) {
+            self.deliver(to, offload, Frame::from_parts(ethernet, piece));
         }
     }
 }

@@ -7,6 +7,7 @@ use niclab_abi::control::PortOpen;
 use niclab_abi::receive::{MAX_SLICES, SLICE_BYTES, SLICE_STATUS_WORD, SLICE_WORDS, StatusLine};
 
 use crate::memory::DmaMemory;
+use crate::memory::access::Words;
 
 /// Words of guest memory, and what they were when the port was opened or the device stored there last.
 #[derive(Debug)]
@@ -29,8 +30,8 @@ pub struct Changed {
 impl Area {
     /// What stands there now; nothing where it is no memory: the request is refused then.
     fn new(memory: &DmaMemory, address: u64, words: usize) -> Option<Self> {
-        let places = memory.atomics::<AtomicU64>(address, words).ok()?;
-        Some(Self { address, words: places.iter().map(load).collect() })
+        let places = memory.words::<AtomicU64>(address, words).ok()?;
+        Some(Self { address, words: (0..words).filter_map(|index| load(places, index)).collect() })
     }
 
     const fn bytes(&self) -> u64 {
@@ -56,11 +57,11 @@ impl Area {
     /// The first of these words that is not what it was; they are what they are from now on.
     fn take_changed(&mut self, memory: &DmaMemory, (first, count): (usize, usize)) -> Option<Changed> {
         let address = self.address + 8 * first as u64;
-        let places = memory.atomics::<AtomicU64>(address, count).ok()?;
+        let places = memory.words::<AtomicU64>(address, count).ok()?;
         let words = self.words.get_mut(first..first + count)?;
         let mut changed = None;
-        for ((place, word), address) in places.iter().zip(words).zip((address..).step_by(8)) {
-            let is = load(place);
+        for ((index, word), address) in words.iter_mut().enumerate().zip((address..).step_by(8)) {
+            let is = load(places, index)?;
             if is != *word && changed.is_none() {
                 changed = Some(Changed { address, was: *word, is });
             }
@@ -78,8 +79,8 @@ impl Area {
     }
 }
 
-fn load(place: &AtomicU64) -> u64 {
-    u64::from_le(place.load(Ordering::Acquire))
+fn load(words: Words<'_, AtomicU64>, index: usize) -> Option<u64> {
+    words.load(index, Ordering::Acquire)
 }
 
 /// The memory of a port.

@@ -112,8 +112,10 @@ impl Rings {
             let Some(was) = ring.taken.remove(&address) else { continue };
             let status = *word as u32;
             book.note(Operation::GivenBack { ring: *number, address, status });
-            if let Ok([first, second]) = memory.atomics::<AtomicU64>(address, 2) {
-                let is = [first, second].map(|place| u64::from_le(place.load(Ordering::Acquire)));
+            let places = memory.words::<AtomicU64>(address, 2);
+            let load = |index| places.ok()?.load(index, Ordering::Acquire);
+            if let (Some(first), Some(second)) = (load(0), load(1)) {
+                let is = [first, second];
                 if is != was {
                     let ([was_0, was_1], [is_0, is_1], name) = (was, is, ring_name(*number));
                     let seen = format_args!(
