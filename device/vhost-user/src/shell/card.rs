@@ -717,6 +717,9 @@ impl Card {
         self.rules.iter_mut().for_each(|rules| rules.on_reset());
         self.nic.handle(bus.clock(), Input::HostReset, bus);
         self.follow_ports();
+        if let Err(error) = self.pages.renew() {
+            log::warn!("the memory of a BAR cannot be given back: {error}");
+        }
     }
 }
 

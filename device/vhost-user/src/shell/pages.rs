@@ -1,6 +1,7 @@
 //! The BAR: a memory file that guests store into and the device looks at.
 
 use std::fs::File;
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use niclab_abi::bar::{
@@ -38,11 +39,11 @@ pub enum PagesError {
         bytes: u64,
         /// Why.
         #[source]
-        error: std::io::Error,
+        error: io::Error,
     },
     /// The kernel refused to fix the file's size.
     #[error("cannot seal the memory file of a BAR: {0}")]
-    Seal(#[source] std::io::Error),
+    Seal(#[source] io::Error),
     /// The kernel refused the mapping.
     #[error("cannot map the memory file of a BAR: {0}")]
     Map(#[from] MmapRegionError),
@@ -111,7 +112,11 @@ pub struct Pages {
     windows: Vec<Window>,
     requesters: Window,
     completers: Window,
-    /// How often the doorbell's word was changed. Whoever does has the node.
+    /// What the device has stored into the two words of the information page that change. It never reads them back: a guest
+    /// may store there. Only the holder of the node changes these.
+    magic: AtomicU64,
+    doorbell: AtomicU64,
+    /// How often the doorbell's word was changed.
     doorbell_changes: AtomicU64,
 }
 
@@ -144,22 +149,47 @@ impl Pages {
             requesters: of_kind(WINDOW_REQUESTER),
             completers: of_kind(WINDOW_COMPLETER),
             windows: layout.table,
+            magic: AtomicU64::new(0),
+            doorbell: AtomicU64::new(DOORBELL_WANTED),
             doorbell_changes: AtomicU64::new(0),
         };
-        this.write_info(pages);
+        this.write_info();
         Ok(this)
     }
 
-    /// Everything of the information page but the magic word.
-    fn write_info(&self, pages: u32) {
+    /// A host starts anew: it finds nothing in the BAR that the host before it stored. (The attack: a guest stores a version, a
+    /// window's place or a launch, and the node's next guest reads it.) All windows and spare pages are zero afterwards, and
+    /// the information page is written anew.
+    ///
+    /// # Errors
+    /// The kernel's, where it does not take the pages back. They are zero all the same.
+    pub fn renew(&mut self) -> io::Result<()> {
+        self.write_info();
+        self.ports.fill(PortView::FRESH);
+        let first = PAGE_BYTES as usize;
+        let bytes = self.mapping.size() - first;
+        // SAFETY: the range is whole pages of the mapping, which this value owns. Its content goes, as if zeros were stored:
+        // this process reads it by atomics or by copies alone (`words`, `append`).
+        let gone =
+            unsafe { libc::madvise(self.mapping.as_ptr().add(first).cast(), bytes, libc::MADV_REMOVE) == 0 };
+        let refused = io::Error::last_os_error();
+        if !gone {
+            self.words().iter().skip(WORDS_PER_PAGE).for_each(|word| word.store(0, Ordering::Relaxed));
+        }
+        fence(Ordering::SeqCst);
+        if gone { Ok(()) } else { Err(refused) }
+    }
+
+    /// All of the information page. Its magic word is stored last.
+    fn write_info(&self) {
         let info = InfoPage {
-            magic: 0,
+            magic: self.magic.load(Ordering::Relaxed),
             abi_version: ABI_VERSION,
-            pages,
+            pages: (self.bytes() / PAGE_BYTES) as u32,
             ports: self.ports.len() as u32,
             slots: SLOTS,
             windows: self.windows.len() as u32,
-            doorbell: DOORBELL_WANTED,
+            doorbell: self.doorbell.load(Ordering::Relaxed),
             ..InfoPage::default()
         };
         let mut bytes = [0; PAGE_BYTES as usize];
@@ -168,24 +198,22 @@ impl Pages {
         for (row, window) in table.chunks_exact_mut(size_of::<Window>()).zip(&self.windows) {
             window.to_bytes(row);
         }
-        for (place, word) in self.words().iter().zip(bytes.chunks_exact(8)) {
+        for (place, word) in self.words().iter().zip(bytes.chunks_exact(8)).rev() {
             // `chunks_exact` gives eight bytes, and the memory holds the guest's little-endian words.
-            place.store(word.try_into().map_or(0, u64::from_ne_bytes), Ordering::Relaxed);
+            place.store(word.try_into().map_or(0, u64::from_ne_bytes), Ordering::Release);
         }
     }
 
-    /// Says that the region stands in the guest's BAR: the driver waits for this word.
+    /// Says that the region stands in the guest's BAR: the driver waits for this word. The rest of the page is written anew.
     pub fn publish(&self) {
-        if let Some(magic) = self.words().first() {
-            magic.store(MAGIC.to_le(), Ordering::Release);
-        }
+        self.magic.store(MAGIC, Ordering::Relaxed);
+        self.write_info();
     }
 
     /// Says that the region stands nowhere any more.
     pub fn retract(&self) {
-        if let Some(magic) = self.words().first() {
-            magic.store(0, Ordering::Release);
-        }
+        self.magic.store(0, Ordering::Relaxed);
+        self.write_info();
     }
 
     /// The memory file, for the front end to map.
@@ -206,11 +234,12 @@ impl Pages {
     /// Tells guests whether a doorbell must follow a store, and executes a full barrier: what was stored before a guest
     /// could read the new value is seen by the next look at the pages.
     pub fn set_doorbell(&self, wanted: u64) {
+        if self.doorbell.load(Ordering::Relaxed) != wanted {
+            self.doorbell.store(wanted, Ordering::Relaxed);
+            let changes = self.doorbell_changes.load(Ordering::Relaxed);
+            self.doorbell_changes.store(changes.wrapping_add(1), Ordering::Relaxed);
+        }
         if let Some(word) = self.words().get(INFO_DOORBELL_OFFSET as usize / 8) {
-            if word.load(Ordering::Relaxed) != wanted.to_le() {
-                let changes = self.doorbell_changes.load(Ordering::Relaxed);
-                self.doorbell_changes.store(changes.wrapping_add(1), Ordering::Relaxed);
-            }
             word.store(wanted.to_le(), Ordering::Relaxed);
         }
         fence(Ordering::SeqCst);
@@ -218,8 +247,7 @@ impl Pages {
 
     /// What guests are told of the doorbell.
     pub fn doorbell(&self) -> u64 {
-        let word = self.words().get(INFO_DOORBELL_OFFSET as usize / 8);
-        word.map_or(DOORBELL_WANTED, |word| u64::from_le(word.load(Ordering::Relaxed)))
+        self.doorbell.load(Ordering::Relaxed)
     }
 
     /// How often that was changed.
@@ -503,6 +531,35 @@ mod tests {
 
     fn store(pages: &Pages, page: u32, offset: u64, word: u64) {
         pages.file().write_all_at(&word.to_le_bytes(), u64::from(page) * PAGE_BYTES + offset).unwrap();
+    }
+
+    #[test]
+    fn renewed_bar_holds_nothing_of_what_a_guest_stored() {
+        let mut pages = Pages::new(PAGES_OF_PORTS, 8).unwrap();
+        let bytes = pages.bytes() as usize;
+        let content = |pages: &Pages| {
+            let mut content = vec![0; bytes];
+            pages.file().read_exact_at(&mut content, 0).unwrap();
+            content
+        };
+        let fresh = content(&pages);
+        pages.publish();
+        pages.set_doorbell(DOORBELL_SPARED);
+        let spared = content(&pages);
+        pages.retract();
+        for (is_published, expected) in [(false, &fresh), (true, &spared)] {
+            pages.set_doorbell(if is_published { DOORBELL_SPARED } else { DOORBELL_WANTED });
+            pages.file().write_all_at(&vec![0xa5; bytes], 0).unwrap();
+            assert!(pages.is_launched(0) || pages.has_registers(0), "the device sees it");
+            if is_published {
+                pages.publish();
+                assert_eq!(content(&pages)[..4096], expected[..4096], "the page alone, at each mapping");
+            }
+            pages.renew().unwrap();
+            assert!(content(&pages) == *expected, "published: {is_published}");
+            assert!(!pages.is_launched(0) && !pages.has_registers(0));
+        }
+        assert_eq!(pages.doorbell(), DOORBELL_SPARED, "what a guest stores is not asked");
     }
 
     #[test]

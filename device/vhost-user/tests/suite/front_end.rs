@@ -7,14 +7,17 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::common::process::Process;
-use crate::common::{frame, pair, stream, until};
+use crate::common::{frame, lab_with, pair, stream, until};
+use niclab_abi::bar::{DOORBELL_SPARED, DOORBELL_WANTED, INFO_DOORBELL_OFFSET};
 use niclab_abi::control::{OP_PING, Request};
 use niclab_abi::{FromBytes, PAGE_BYTES, ToBytes};
 use niclab_device::frontend::{ClusterGuest, Connection, DriverRing, GuestMemory, GuestPort};
 use niclab_device::ring::Buffer;
 use niclab_device::slice::ShortSlice;
+use niclab_model::models::MODELS;
 use niclab_spec::descriptors;
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use vhost::vhost_user::message::{FrontendReq, VhostUserProtocolFeatures, VhostUserVirtioFeatures};
@@ -448,6 +451,51 @@ fn a_mapping_request_that_is_never_answered() {
     mute.write_all(&[9_u32, 1 | 4, 8, 0, 0].map(u32::to_ne_bytes).concat()).unwrap();
     scene.daemon.wait_for_log("the BAR stands in the guest's address space");
     scene.hostile.statistics().unwrap();
+}
+
+/// The words of a guest's BAR, without the word by which the device says from moment to moment whether it wants a doorbell.
+fn bar_words(guest: &ClusterGuest) -> Vec<u64> {
+    let words = guest.bar().words().iter().map(|word| word.load(Ordering::Relaxed));
+    let mut words: Vec<u64> = words.collect();
+    let doorbell = std::mem::take(&mut words[INFO_DOORBELL_OFFSET as usize / 8]);
+    assert!([DOORBELL_SPARED, DOORBELL_WANTED].contains(&doorbell), "{doorbell:#x}");
+    words
+}
+
+/// Guests of one node, one after the other and over resets: each stores into all of the BAR, and the next finds what the
+/// first one found.
+fn assert_nothing_is_left(connect: impl Fn() -> Arc<ClusterGuest>) {
+    let mut fresh = None;
+    for round in 0..3 {
+        let guest = connect();
+        let found = bar_words(&guest);
+        let fresh = fresh.get_or_insert_with(|| found.clone());
+        assert!(found == *fresh, "after guest {round}");
+        let scribble = || {
+            let words = guest.bar().words().iter();
+            words.zip(1..).for_each(|(word, value)| word.store(!value, Ordering::Relaxed));
+        };
+        scribble();
+        {
+            let connection = guest.connection();
+            let features = connection.features().to_ne_bytes();
+            assert_eq!(acknowledged(connection.stream(), FrontendReq::SET_FEATURES, &features, &[]), 0);
+        }
+        assert!(bar_words(&guest) == *fresh, "after a reset of the device");
+        scribble();
+    }
+}
+
+#[test]
+fn next_guest_finds_nothing_of_the_one_before_in_its_bar() {
+    for model in MODELS {
+        let lab = lab_with(1, |config| config.nodes[0].nic.model = (*model).into());
+        assert_nothing_is_left(|| lab.guest(0).unwrap());
+    }
+    // And in the sandbox.
+    let daemon = Process::start(1);
+    assert_nothing_is_left(|| daemon.guest(0));
+    assert_eq!(daemon.count_in_log("cannot be given back"), 0);
 }
 
 /// How long a slice of the processor's time a thread asks for; 0 for the caller. Nothing where the thread has ended.
