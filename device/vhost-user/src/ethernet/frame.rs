@@ -107,7 +107,7 @@ impl<'a> Frame<'a> {
                 let Some(rest) = rest else { continue };
                 unread = rest;
             }
-            frame.bytes += unread.len();
+            frame.bytes += unread.bytes();
             frame.rest.push(unread);
         }
         frame.read_head(ETHERNET_BYTES);
@@ -117,7 +117,7 @@ impl<'a> Frame<'a> {
     /// A frame whose Ethernet header was read already.
     #[inline]
     pub fn from_parts(head: &[u8; ETHERNET_BYTES], rest: Unread<'a>) -> Self {
-        let bytes = head.len() + rest.len();
+        let bytes = head.len() + rest.bytes();
         Self { head: Head::from_slice(head), rest: smallvec::smallvec![rest], bytes }
     }
 

@@ -160,7 +160,7 @@ impl<'a> Receiver<'a> {
         let Self { burst, singles, .. } = self;
         burst.take_singles(singles, pieces.len());
         let memory = burst.memory();
-        let bytes = HEADER_BYTES + ETHERNET_BYTES + pieces.first().map_or(0, Unread::len);
+        let bytes = HEADER_BYTES + ETHERNET_BYTES + pieces.first().map_or(0, Unread::bytes);
         let mut headers = [0; HEADER_BYTES + ETHERNET_BYTES];
         let (virtio, own) = headers.split_at_mut(HEADER_BYTES);
         virtio.copy_from_slice(&offload.encode(1));
@@ -264,7 +264,7 @@ impl<'a> Receiver<'a> {
             while !left.is_empty()
                 && let Some(here) = room.take()
             {
-                let (now, later) = left.split_at(left.len().min(here.len()));
+                let (now, later) = left.split_at(left.len().min(here.bytes()));
                 room = next_room(here.write(now), &mut rooms)?;
                 left = later;
             }
@@ -273,7 +273,7 @@ impl<'a> Receiver<'a> {
             let mut left = Some(piece);
             while let Some(piece) = left.take() {
                 let Some(here) = room.take() else { return Ok(()) };
-                let (now, later) = piece.split_at(here.len());
+                let (now, later) = piece.split_at(here.bytes());
                 room = next_room(here.copy(now), &mut rooms)?;
                 left = later;
             }
@@ -288,7 +288,7 @@ fn next_room<'m>(
     room: Room<'m>,
     rooms: &mut impl Iterator<Item = Result<Room<'m>, MemoryError>>,
 ) -> Result<Option<Room<'m>>, MemoryError> {
-    if room.len() > 0 { Ok(Some(room)) } else { rooms.next().transpose() }
+    if room.bytes() > 0 { Ok(Some(room)) } else { rooms.next().transpose() }
 }
 
 /// Frames that found no buffer and wait for the guest to leave some. Bounded, because a guest that never reads must not

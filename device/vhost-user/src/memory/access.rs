@@ -43,8 +43,7 @@ impl<'m> Unread<'m> {
 
     /// How many bytes.
     #[inline]
-    #[allow(clippy::len_without_is_empty, reason = "no caller asks for it")]
-    pub fn len(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.0.len()
     }
 
@@ -76,7 +75,7 @@ impl<'m> Unread<'m> {
     #[inline]
     pub fn append_to(self, into: &mut Vec<u8>) {
         let have = into.len();
-        into.resize(have + self.len(), 0);
+        into.resize(have + self.bytes(), 0);
         self.0.copy_to(into.get_mut(have..).unwrap_or_default());
     }
 }
@@ -93,8 +92,7 @@ impl<'m> Room<'m> {
 
     /// How many bytes.
     #[inline]
-    #[allow(clippy::len_without_is_empty, reason = "no caller asks for it")]
-    pub fn len(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.0.len()
     }
 
@@ -110,7 +108,7 @@ impl<'m> Room<'m> {
     #[inline]
     #[must_use = "what room is left"]
     pub fn copy(self, bytes: Unread<'_>) -> Self {
-        let count = bytes.len();
+        let count = bytes.bytes();
         bytes.0.copy_to_volatile_slice(self.0);
         self.behind(count)
     }
@@ -245,12 +243,12 @@ mod tests {
         let (_table, memory) = memory();
         let unread = || memory.unread(0xff0, 16).unwrap();
         assert!(unread().take::<17>().is_none());
-        assert_eq!(unread().take::<16>().unwrap().1.len(), 0);
+        assert_eq!(unread().take::<16>().unwrap().1.bytes(), 0);
         for bytes in [16, 17, usize::MAX] {
             let (all, rest) = unread().split_at(bytes);
-            assert_eq!((all.len(), rest.is_none()), (16, true));
+            assert_eq!((all.bytes(), rest.is_none()), (16, true));
         }
-        assert_eq!(unread().split_at(0).0.len(), 0);
+        assert_eq!(unread().split_at(0).0.bytes(), 0);
         assert!(memory.unread(0xff0, 17).is_err() && memory.room(0xff0, 17).is_err());
         assert!(memory.contains(0xff0, 16) && !memory.contains(0xff0, 17) && !memory.contains(0, u64::MAX));
     }
@@ -260,10 +258,10 @@ mod tests {
         let (table, memory) = memory();
         table.write_slice(b"abcdef", GuestAddress(0x800)).unwrap();
         let room = memory.room(0, 8).unwrap().write(&[1, 2, 3]);
-        assert_eq!(room.len(), 5);
+        assert_eq!(room.bytes(), 5);
         let room = room.copy(memory.unread(0x800, 6).unwrap());
-        assert_eq!(room.len(), 0);
-        assert_eq!(room.write(&[7]).len(), 0);
+        assert_eq!(room.bytes(), 0);
+        assert_eq!(room.write(&[7]).bytes(), 0);
         let mut found = [0; 9];
         table.read_slice(&mut found, GuestAddress(0)).unwrap();
         assert_eq!(&found, b"\x01\x02\x03abcde\0");

@@ -265,10 +265,19 @@ impl Pages {
         self.ports.get(port as usize).map_or(0, |view| view.released)
     }
 
-    /// The words of a slot of `port`.
-    pub fn slot(&self, port: u32, slot: u32) -> Option<&[AtomicU64]> {
+    fn slot(&self, port: u32, slot: u32) -> Option<&[AtomicU64]> {
         let first = slot as usize * SLOT_WORDS;
         self.page(self.requester_page(port)).get(first..first + SLOT_WORDS)
+    }
+
+    /// A copy of a slot of `port`. Its launch word, which is the last one, is loaded first.
+    pub fn copy_slot(&self, port: u32, slot: u32) -> Option<[u64; SLOT_WORDS]> {
+        const { assert!(SLOT_LAUNCH_WORD + 1 == SLOT_WORDS) };
+        let mut words = [0; SLOT_WORDS];
+        for (word, place) in words.iter_mut().zip(self.slot(port, slot)?).rev() {
+            *word = u64::from_le(place.load(Ordering::Acquire));
+        }
+        Some(words)
     }
 
     /// The number that stands in the slot of the launch `sequence`.
@@ -521,7 +530,7 @@ impl Pages {
 #[cfg(test)]
 mod tests {
     use niclab_abi::FromBytes;
-    use niclab_abi::bar::{MAX_BAR_PAGES, WINDOW_OF_MODEL, launch_word};
+    use niclab_abi::bar::{DOORBELL_SPARED, MAX_BAR_PAGES, WINDOW_OF_MODEL, launch_word};
     use niclab_model::nic::windows::{Access, Caching, Owner, PAGES_OF_PORTS, REQUESTER};
     use niclab_port::Windows;
     use proptest::prelude::*;

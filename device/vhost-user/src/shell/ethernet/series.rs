@@ -56,7 +56,7 @@ impl<'m> Plain<'m> {
     /// Bytes of the frame.
     #[inline]
     fn frame_bytes(&self) -> usize {
-        ETHERNET_BYTES + self.rest.len()
+        ETHERNET_BYTES + self.rest.bytes()
     }
 
     /// Whether all that is known of a frame with these headers and so many bytes is true of this one.

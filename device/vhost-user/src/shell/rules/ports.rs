@@ -1,7 +1,5 @@
 //! What the owner of a port does in its pages, and the device in its memory.
 
-use std::sync::atomic::Ordering;
-
 use niclab_abi::bar::{LAUNCH_SEQUENCE_SHIFT, PAYLOAD_WORDS, SLOT_LAUNCH_WORD, SLOTS, TAG_WORDS, slot_of};
 use niclab_abi::lists::{EVENT_REFUSED, RESULT_BAD_COMMAND, RESULT_BAD_VALUE, event_kind, event_result};
 use niclab_abi::receive::{REFUSED_HEADER, REFUSED_LENGTH, REFUSED_RESERVED_BITS, StatusLine};
@@ -27,12 +25,9 @@ struct Slot {
 impl Slot {
     fn load(pages: &Pages, port: u32, sequence: u32) -> Self {
         let mut slot = Self::default();
-        if let Some(places) = pages.slot(port, slot_of(sequence)) {
-            slot.launch =
-                places.get(SLOT_LAUNCH_WORD).map_or(0, |word| u64::from_le(word.load(Ordering::Acquire)));
-            for (word, place) in slot.words.iter_mut().zip(places) {
-                *word = u64::from_le(place.load(Ordering::Acquire));
-            }
+        if let Some(words) = pages.copy_slot(port, slot_of(sequence)) {
+            slot.launch = words.get(SLOT_LAUNCH_WORD).copied().unwrap_or_default();
+            slot.words.iter_mut().zip(words).for_each(|(place, word)| *place = word);
         }
         slot
     }
