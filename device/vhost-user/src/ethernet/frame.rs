@@ -5,9 +5,10 @@
 //! there, and the receiver gets it from there. The rest, which the device does not check, is read once as well, where the frame
 //! is delivered: a delivery consumes the frame. A frame with several readers is copied first ([`Frame::into_vec`]).
 
+use niclab_model::fabric::ethernet::{TAGGED_HEADER_BYTES, tag_bytes};
 use smallvec::SmallVec;
 
-use super::header::{ETHERNET_BYTES, HEADER_BYTES};
+use super::header::{ETHERNET_BYTES, HEADER_BYTES, LinkHeader};
 use crate::memory::access::Unread;
 use crate::memory::{DmaMemory, MemoryError};
 use crate::ring::Buffer;
@@ -40,18 +41,50 @@ impl FrameError {
     }
 }
 
-/// The two headers before a frame's payload: virtio-net's and its own.
-pub const HEADERS_BYTES: usize = HEADER_BYTES + ETHERNET_BYTES;
+/// The headers of a frame in one piece, read once, and what follows them.
+#[derive(Debug)]
+pub struct Opened<'m> {
+    /// virtio-net's header.
+    pub header: [u8; HEADER_BYTES],
+    /// The Ethernet header and the outer VLAN tag, with zeros where there is no tag.
+    pub link: LinkHeader,
+    /// What follows.
+    pub rest: Unread<'m>,
+}
 
-/// virtio-net's header and the frame's own.
+impl<'m> Opened<'m> {
+    /// None of what is too short for its headers.
+    #[inline]
+    pub fn read(unread: Unread<'m>) -> Option<Self> {
+        let (header, rest) = unread.take::<HEADER_BYTES>()?;
+        let (ethernet, mut rest) = rest.take::<ETHERNET_BYTES>()?;
+        let mut link = [0; TAGGED_HEADER_BYTES];
+        let (own, tag) = link.split_at_mut(ETHERNET_BYTES);
+        own.copy_from_slice(&ethernet);
+        if tag_bytes(&ethernet) > 0 {
+            let (bytes, payload) = rest.take::<{ TAGGED_HEADER_BYTES - ETHERNET_BYTES }>()?;
+            tag.copy_from_slice(&bytes);
+            rest = payload;
+        }
+        Some(Self { header, link, rest })
+    }
+
+    /// The bytes of the frame that were read.
+    #[inline]
+    pub fn head(&self) -> &[u8] {
+        head_of(&self.link)
+    }
+}
+
+/// The bytes of a frame that are in this header.
 #[inline]
-pub fn split_headers(headers: &[u8; HEADERS_BYTES]) -> ([u8; HEADER_BYTES], [u8; ETHERNET_BYTES]) {
-    let virtio = headers.first_chunk().copied().unwrap_or_default();
-    (virtio, headers.last_chunk().copied().unwrap_or_default())
+pub fn head_of(link: &LinkHeader) -> &[u8] {
+    let bytes = if tag_bytes(link) > 0 { TAGGED_HEADER_BYTES } else { ETHERNET_BYTES };
+    link.get(..bytes).unwrap_or(link)
 }
 
 /// The first bytes of a frame, in memory of the daemon: its Ethernet header at least, if it is that long.
-type Head = SmallVec<[u8; 16]>;
+type Head = SmallVec<[u8; 24]>;
 
 /// A frame, wherever it lies.
 #[derive(Debug)]
@@ -77,12 +110,10 @@ impl<'a> Frame<'a> {
             return Err(FrameError::Length(total));
         }
         if let [Buffer { address, bytes, writable: false }] = *chain {
-            // Most frames are one buffer, and then both headers have a known length.
-            let headers = memory.unread(address, bytes as usize)?.take::<HEADERS_BYTES>();
-            if let Some((headers, rest)) = headers {
-                let (virtio, own) = split_headers(&headers);
-                *header = virtio;
-                return Ok(Self::from_parts(&own, rest));
+            // Most frames are one buffer, and then the headers have a known length.
+            if let Some(opened) = Opened::read(memory.unread(address, bytes as usize)?) {
+                *header = opened.header;
+                return Ok(Self::from_parts(head_of(&opened.link), opened.rest));
             }
         }
         Self::from_buffers(memory, chain, header)
@@ -110,13 +141,13 @@ impl<'a> Frame<'a> {
             frame.bytes += unread.bytes();
             frame.rest.push(unread);
         }
-        frame.read_head(ETHERNET_BYTES);
+        frame.read_link_header();
         Ok(frame)
     }
 
-    /// A frame whose Ethernet header was read already.
+    /// A frame whose head was read already.
     #[inline]
-    pub fn from_parts(head: &[u8; ETHERNET_BYTES], rest: Unread<'a>) -> Self {
+    pub fn from_parts(head: &[u8], rest: Unread<'a>) -> Self {
         let bytes = head.len() + rest.bytes();
         Self { head: Head::from_slice(head), rest: smallvec::smallvec![rest], bytes }
     }
@@ -128,14 +159,25 @@ impl<'a> Frame<'a> {
             bytes: bytes.len(),
             rest: smallvec::smallvec![Unread::of_daemon(bytes)],
         };
-        frame.read_head(ETHERNET_BYTES);
+        frame.read_link_header();
         frame
     }
 
-    /// The Ethernet header.
+    /// The Ethernet header and the outer VLAN tag, with zeros where there is no tag.
     #[inline]
-    pub fn ethernet_header(&self) -> [u8; ETHERNET_BYTES] {
-        self.head.first_chunk().copied().unwrap_or_default()
+    pub fn link_header(&self) -> LinkHeader {
+        let mut link = [0; TAGGED_HEADER_BYTES];
+        let bytes = if tag_bytes(&self.head) > 0 { TAGGED_HEADER_BYTES } else { ETHERNET_BYTES };
+        link.iter_mut().zip(&self.head).take(bytes).for_each(|(place, byte)| *place = *byte);
+        link
+    }
+
+    /// Reads the Ethernet header, and the outer VLAN tag where there is one.
+    fn read_link_header(&mut self) {
+        self.read_head(ETHERNET_BYTES);
+        if tag_bytes(&self.head) > 0 {
+            self.read_head(TAGGED_HEADER_BYTES);
+        }
     }
 
     /// Bytes from the Ethernet header to the end of the payload.

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use smallvec::SmallVec;
 
-use super::frame::Frame;
-use super::header::{ETHERNET_BYTES, HEADER_BYTES, Offload};
+use super::frame::{Frame, head_of};
+use super::header::{HEADER_BYTES, LinkHeader, Offload};
 use crate::memory::MemoryError;
 use crate::memory::access::{Room, Unread};
 use crate::ring::{Buffer, Burst, Chain, RingError, Singles};
@@ -151,20 +151,12 @@ impl<'a> Receiver<'a> {
     /// holds one. `pieces` are what follows the headers. Returns how many frames it wrote, whose pieces are gone; the rest of the
     /// queue is as it was.
     #[inline]
-    pub fn put_all(
-        &mut self,
-        offload: &Offload,
-        ethernet: &[u8; ETHERNET_BYTES],
-        pieces: &mut Pieces<'_>,
-    ) -> usize {
+    pub fn put_all(&mut self, offload: &Offload, link: &LinkHeader, pieces: &mut Pieces<'_>) -> usize {
         let Self { burst, singles, .. } = self;
         burst.take_singles(singles, pieces.len());
         let memory = burst.memory();
-        let bytes = HEADER_BYTES + ETHERNET_BYTES + pieces.first().map_or(0, Unread::bytes);
-        let mut headers = [0; HEADER_BYTES + ETHERNET_BYTES];
-        let (virtio, own) = headers.split_at_mut(HEADER_BYTES);
-        virtio.copy_from_slice(&offload.encode(1));
-        own.copy_from_slice(ethernet);
+        let (header, head) = (offload.encode(1), head_of(link));
+        let bytes = HEADER_BYTES + head.len() + pieces.first().map_or(0, Unread::bytes);
         let rooms = singles.iter().map_while(|single| {
             let Buffer { address, bytes: capacity, writable } = single.buffer;
             let is_room = writable && capacity as usize >= bytes;
@@ -173,7 +165,7 @@ impl<'a> Receiver<'a> {
         let mut rooms: SmallVec<[Room<'_>; 64]> = rooms.collect();
         let written = rooms.len();
         for (room, piece) in rooms.drain(..).zip(pieces.drain(..written)) {
-            let _ = room.write(&headers).copy(piece);
+            let _ = room.write(&header).write(head).copy(piece);
         }
         burst.give_back(singles.len() - written);
         burst.push_used_all(singles.iter().take(written).map(|single| (single.head, bytes as u32)));

@@ -8,7 +8,7 @@ use niclab_model::time::Time;
 use super::{Arrival, Held, MAX_HELD_FRAMES, Receivers};
 use crate::ethernet::Negotiated;
 use crate::ethernet::frame::Frame;
-use crate::ethernet::header::{ETHERNET_BYTES, HEADER_BYTES, Offload};
+use crate::ethernet::header::{HEADER_BYTES, LinkHeader, Offload};
 use crate::ethernet::offload::{Headers, MAX_HEADER_BYTES, MAX_SEGMENTS, complete_checksum, segment};
 use crate::memory::DmaMemory;
 use crate::shell::network::Network;
@@ -50,7 +50,7 @@ impl Sender<'_, '_, '_> {
         if !self.negotiated.sends(&offload) {
             return Err("ethernet_offload");
         }
-        let ethernet = frame.ethernet_header();
+        let ethernet = frame.link_header();
         self.concern = Concern::of(&ethernet);
         if self.concern == Concern::Card {
             // Of whichever model: whoever may send these could send in the name of any port of any node.
@@ -95,7 +95,7 @@ impl Sender<'_, '_, '_> {
     #[inline]
     fn price(
         &mut self,
-        ethernet: &[u8; ETHERNET_BYTES],
+        ethernet: &LinkHeader,
         bytes: usize,
         shown: Option<&[u8]>,
     ) -> Option<(Time, TraceTag)> {
@@ -134,7 +134,7 @@ impl Sender<'_, '_, '_> {
 
     /// One frame of the wire.
     #[inline]
-    fn pass(&mut self, ethernet: &[u8; ETHERNET_BYTES], offload: &Offload, frame: Frame<'_>) {
+    fn pass(&mut self, ethernet: &LinkHeader, offload: &Offload, frame: Frame<'_>) {
         let reordered = self.network.reordered(self.receivers.nodes);
         if self.network.taps().is_any() {
             let mut bytes = frame.into_vec();
@@ -189,13 +189,7 @@ impl Sender<'_, '_, '_> {
     }
 
     /// A long TCP frame as the segments that the wire sees; delivered in one piece when all of them came through.
-    fn pass_train(
-        &mut self,
-        ethernet: &[u8; ETHERNET_BYTES],
-        headers: &Headers,
-        offload: &Offload,
-        frame: Frame<'_>,
-    ) {
+    fn pass_train(&mut self, ethernet: &LinkHeader, headers: &Headers, offload: &Offload, frame: Frame<'_>) {
         if self.network.taps().is_any() {
             let mut bytes = frame.into_vec();
             let shown = segments(offload, &bytes);
@@ -210,7 +204,7 @@ impl Sender<'_, '_, '_> {
     /// Prices the segments of a long TCP frame of so many bytes, which observers are shown. Whether all of them came through.
     fn price_train(
         &mut self,
-        ethernet: &[u8; ETHERNET_BYTES],
+        ethernet: &LinkHeader,
         headers: &Headers,
         offload: &Offload,
         (bytes, shown): (usize, &[Vec<u8>]),

@@ -12,11 +12,10 @@ use smallvec::SmallVec;
 
 use super::sending::Sender;
 use super::{PortState, Receivers};
-use crate::ethernet::frame::{Frame, HEADERS_BYTES, MAX_FRAME_BYTES, split_headers};
-use crate::ethernet::header::{ETHERNET_BYTES, HEADER_BYTES, Offload};
+use crate::ethernet::frame::{Frame, MAX_FRAME_BYTES, Opened, head_of};
+use crate::ethernet::header::{ETHERNET_BYTES, HEADER_BYTES, LinkHeader, Offload};
 use crate::ethernet::receive::Pieces;
 use crate::memory::DmaMemory;
-use crate::memory::access::Unread;
 use crate::ring::{Buffer, Burst, Single, Singles};
 use crate::shell::turn::{FRAME_NS, Turn, frame_ns};
 
@@ -27,18 +26,15 @@ pub(super) const MAX_FRAMES: usize = 64;
 #[derive(Default)]
 pub(super) struct Collected<'m> {
     singles: Singles,
-    /// Behind the Ethernet header, which all have.
+    /// What follows the Ethernet header, which all have.
     pieces: Pieces<'m>,
     frames: SmallVec<[SeriesFrame; MAX_FRAMES]>,
     /// What came last was no series: whatever is next is looked at by itself.
     is_alone: bool,
 }
 
-/// A frame in one buffer: its headers, which were read, and what follows them.
-struct Plain<'m> {
-    headers: [u8; HEADERS_BYTES],
-    rest: Unread<'m>,
-}
+/// A frame in one buffer.
+struct Plain<'m>(Opened<'m>);
 
 impl<'m> Plain<'m> {
     /// None of what is no frame, or has its headers elsewhere.
@@ -46,23 +42,22 @@ impl<'m> Plain<'m> {
     fn parse(memory: &'m DmaMemory, single: &Single) -> Option<Self> {
         let Buffer { address, bytes, writable: false } = single.buffer else { return None };
         let bytes = bytes as usize;
-        if !(HEADERS_BYTES..=HEADER_BYTES + MAX_FRAME_BYTES).contains(&bytes) {
+        if !(HEADER_BYTES + ETHERNET_BYTES..=HEADER_BYTES + MAX_FRAME_BYTES).contains(&bytes) {
             return None;
         }
-        let (headers, rest) = memory.unread(address, bytes).ok()?.take()?;
-        Some(Self { headers, rest })
+        Opened::read(memory.unread(address, bytes).ok()?).map(Self)
     }
 
     /// Bytes of the frame.
     #[inline]
     fn frame_bytes(&self) -> usize {
-        ETHERNET_BYTES + self.rest.bytes()
+        self.0.head().len() + self.0.rest.bytes()
     }
 
-    /// Whether all that is known of a frame with these headers and so many bytes is true of this one.
+    /// Whether all that is known of a frame with this header of virtio-net's is true of this one.
     #[inline]
-    fn is_like(&self, headers: &[u8; HEADERS_BYTES], frame_bytes: usize) -> bool {
-        self.frame_bytes() == frame_bytes && self.headers == *headers
+    fn is_like(&self, header: &[u8; HEADER_BYTES], common: &Common) -> bool {
+        self.frame_bytes() == common.frame_bytes && self.0.link == common.link && self.0.header == *header
     }
 }
 
@@ -70,7 +65,7 @@ impl<'m> Plain<'m> {
 struct Common {
     to: usize,
     offload: Offload,
-    ethernet: [u8; ETHERNET_BYTES],
+    link: LinkHeader,
     frame_bytes: usize,
 }
 
@@ -119,10 +114,11 @@ impl Sender<'_, '_, '_> {
         let mut rest = singles.iter().skip(sent);
         let first = Plain::parse(memory, rest.next()?)?;
         let (to, offload) = self.series_way(&first)?;
-        let (headers, frame_bytes) = (first.headers, first.frame_bytes());
-        let (_, ethernet) = split_headers(&headers);
+        let frame_bytes = first.frame_bytes();
+        let Plain(Opened { header, link, rest: piece }) = first;
+        let common = Common { to, offload, link, frame_bytes };
         pieces.clear();
-        pieces.push(first.rest);
+        pieces.push(piece);
         // What one takes out of a turn by itself: taken, priced, delivered.
         let each = 2 * FRAME_NS + 2 * frame_ns(frame_bytes);
         let mut spent = each;
@@ -130,22 +126,22 @@ impl Sender<'_, '_, '_> {
             if !turn.has_more_than(spent) {
                 break;
             }
-            let next = Plain::parse(memory, single).filter(|next| next.is_like(&headers, frame_bytes));
-            let Some(next) = next else { break };
+            let next = Plain::parse(memory, single).filter(|next| next.is_like(&header, &common));
+            let Some(Plain(next)) = next else { break };
             pieces.push(next.rest);
             spent = spent.saturating_add(each);
         }
-        Some(Common { to, offload, ethernet, frame_bytes })
+        Some(common)
     }
 
     /// Where frames like this one go as a series. None where they do not.
     fn series_way(&mut self, first: &Plain<'_>) -> Option<(usize, Offload)> {
         let bytes = first.frame_bytes();
-        let (header, ethernet) = split_headers(&first.headers);
-        let offload = Offload::decode(&header, bytes).ok()?;
+        let Opened { header, link, .. } = &first.0;
+        let offload = Offload::decode(header, bytes).ok()?;
         let is_plain = offload.segmentation.is_none()
             && self.negotiated.sends(&offload)
-            && Concern::of(&ethernet) == Concern::Host
+            && Concern::of(link) == Concern::Host
             && !self.network.is_any_faulty()
             && !self.network.taps().is_any()
             && self.held.is_empty();
@@ -154,7 +150,7 @@ impl Sender<'_, '_, '_> {
             return None;
         }
         let nodes = &mut *self.receivers.nodes;
-        let to = usize::from(self.network.series_way(nodes, self.node as u16, &ethernet, bytes)?);
+        let to = usize::from(self.network.series_way(nodes, self.node as u16, link, bytes)?);
         let receives = self.receivers.functions.get(to)?.negotiated.receives(&offload);
         let state = self.receivers.states.get(to)?;
         (receives && state.backlog.is_empty() && !is_kept(state)).then_some((to, offload))
@@ -200,11 +196,11 @@ impl<'a> Receivers<'a, '_> {
     /// Delivers the frames of a series that were not dropped on their way.
     #[inline]
     fn deliver_series(&mut self, common: &Common, pieces: &mut Pieces<'_>, frames: &[SeriesFrame]) {
-        let &Common { to, ref offload, ref ethernet, frame_bytes: bytes } = common;
+        let &Common { to, ref offload, ref link, frame_bytes: bytes } = common;
         let mut fates = frames.iter();
         pieces.retain(|_| fates.next().is_some_and(|frame| frame.at.is_some()));
         // Nothing waits for the guest: else this would be no series.
-        let put = self.receiver(to).map_or(0, |receiver| receiver.put_all(offload, ethernet, pieces));
+        let put = self.receiver(to).map_or(0, |receiver| receiver.put_all(offload, link, pieces));
         if let Some(state) = self.states.get_mut(to) {
             state.traffic.received_frames += put as u64;
             state.traffic.received_bytes += (put * bytes) as u64;
@@ -212,7 +208,7 @@ impl<'a> Receivers<'a, '_> {
         let each = FRAME_NS + frame_ns(bytes);
         self.spent_ns = self.spent_ns.saturating_add(each.saturating_mul(put as u32));
         for piece in pieces.drain(..) {
-            self.deliver(to, offload, Frame::from_parts(ethernet, piece));
+            self.deliver(to, offload, Frame::from_parts(head_of(link), piece));
         }
     }
 }
