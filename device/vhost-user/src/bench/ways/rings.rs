@@ -105,7 +105,10 @@ fn changed_frames(scene: &Scene<'_>) -> Result<(), BenchError> {
     let victim = scene.lab.guest(1)?;
     // A card whose receive ring is walked hears ordinary frames. There is no descriptor in it for any.
     let first = victim.memory().allocate(PAGE_BYTES, PAGE_BYTES)?;
-    victim.command(OP_RING_START, &RingStart { ring: RING_RECEIVE, skip_bytes: SKIP_BYTES, first, reserved: 0 })?;
+    victim.command(
+        OP_RING_START,
+        &RingStart { ring: RING_RECEIVE, skip_bytes: SKIP_BYTES, first, reserved: 0 },
+    )?;
     let mut sender = scene.lab.ethernet_with(0, 256, 2_048, 0)?;
     let memory = Arc::clone(sender.memory());
     let place = memory.allocate((HEADER_BYTES + FRAME_BYTES) as u64, 64)?;
