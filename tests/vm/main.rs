@@ -20,6 +20,7 @@ mod peripherals;
 mod rules;
 mod run;
 mod shared_folder;
+mod stops;
 mod template;
 mod template_attacks;
 mod terminal;

@@ -10,6 +10,7 @@ use niclab_abi::config::CONFIG_BYTES;
 use niclab_abi::{QUEUE_CONTROL, QUEUE_EVENT, QUEUE_RECEIVE, QUEUE_SIZE, QUEUE_TRANSMIT, QUEUES, ToBytes};
 use niclab_model::nic::DescriptorQueue;
 use niclab_spec::daemon::doorbell_thread_name;
+use parking_lot::Mutex;
 use vhost::vhost_user::Backend;
 use vhost::vhost_user::message::{
     VhostUserMMap, VhostUserMMapFlags, VhostUserProtocolFeatures, VhostUserShMemConfig,
@@ -27,7 +28,7 @@ use crate::memory::DmaMemory;
 use crate::ring::Burst;
 use crate::shell::Shell;
 use crate::shell::card::violation;
-use crate::vring::{GuestMemory, Vring};
+use crate::vring::{GuestMemory, Start, Vring, forget_stop, start_of};
 
 /// One connection of the cluster function.
 pub struct ClusterFunction {
@@ -37,6 +38,15 @@ pub struct ClusterFunction {
     map: MapRequests,
     /// The world knows the queues of this connection.
     is_attached: AtomicBool,
+    stop: Mutex<Stop>,
+}
+
+/// Whether the front end has stopped the device. Its lock is taken before the world's.
+#[derive(Debug, Default)]
+struct Stop {
+    is_stopped: bool,
+    /// A guest has read the configuration space since, as a driver does that finds the device: its machine runs.
+    is_config_read: bool,
 }
 
 impl ClusterFunction {
@@ -48,6 +58,7 @@ impl ClusterFunction {
             link: Arc::clone(link),
             map: MapRequests::new(seat, link.attention()),
             is_attached: AtomicBool::new(false),
+            stop: Mutex::default(),
         })
     }
 
@@ -84,6 +95,53 @@ impl ClusterFunction {
 
     /// The driver has reset the device, or the guest has rebooted, or is gone: its memory is not ours any more.
     fn host_reset(&self) {
+        self.reset_stopped(&mut self.stop.lock());
+    }
+
+    /// The device stops: its machine stands still, or the driver resets it. The card keeps its state until the next start shows
+    /// which.
+    fn stop_device(&self) {
+        let mut stop = self.stop.lock();
+        let mut world = self.shell.world();
+        if !world.stop_device(self.node) {
+            drop(world);
+            return self.reset_stopped(&mut stop);
+        }
+        if let Some(card) = world.nodes.card_mut(self.node) {
+            card.want_doorbell(true);
+        }
+        *stop = Stop { is_stopped: true, is_config_read: false };
+        self.shell.did(&mut world);
+    }
+
+    /// Starts a stopped device when all its queues have started. None while its queues may not be served; otherwise whether it has
+    /// started just now.
+    fn start_device(&self, vrings: &[Vring]) -> Option<bool> {
+        let mut stop = self.stop.lock();
+        if !stop.is_stopped {
+            return Some(false);
+        }
+        let start = start_of(vrings)?;
+        forget_stop(vrings, start);
+        match start {
+            Start::Continued { is_at_first } if !(is_at_first && stop.is_config_read) => {
+                *stop = Stop::default();
+                let mut world = self.shell.world();
+                world.start_device(self.node);
+                self.shell.did(&mut world);
+                self.shell.leave(&world);
+                world.give_back();
+            }
+            Start::Continued { .. } | Start::New => {
+                self.reset_stopped(&mut stop);
+                self.map.want();
+            }
+        }
+        Some(true)
+    }
+
+    fn reset_stopped(&self, stop: &mut Stop) {
+        *stop = Stop::default();
         let mut world = self.shell.world();
         world.host_reset(self.node);
         if let Some(card) = world.nodes.card_mut(self.node) {
@@ -179,6 +237,31 @@ impl ClusterFunction {
             || Burst::open(vring, &card.memory).is_ok_and(|mut burst| matches!(burst.available(), Ok(1..)))
     }
 
+    /// Serves a queue; a number behind the last is that of the attention. True when there may be more.
+    fn serve_queue(&self, queue: u32, vrings: &[Vring]) -> bool {
+        match queue {
+            QUEUE_CONTROL => {
+                self.map_bar(vrings);
+                let more = self.serve_control();
+                // The first request may have come between the two.
+                self.map_bar(vrings);
+                more
+            }
+            QUEUE_EVENT => {
+                self.shell.world().serve_events(self.node);
+                false
+            }
+            QUEUE_TRANSMIT => self.serve_descriptors(DescriptorQueue::Transmit),
+            QUEUE_RECEIVE => self.serve_descriptors(DescriptorQueue::Receive),
+            _ => {
+                self.hear_of_map();
+                // An earlier one may have stood in the way.
+                self.map_bar(vrings);
+                self.shell.serve_doorbell(self.node).more
+            }
+        }
+    }
+
     fn serve_descriptors(&self, queue: DescriptorQueue) -> bool {
         let mut world = self.shell.world();
         let more = world.serve_descriptors(self.node, queue);
@@ -215,6 +298,10 @@ impl VhostUserBackend for ClusterFunction {
     }
 
     fn acked_features(&self, _features: u64) {
+        if self.stop.lock().is_stopped {
+            // Its queues show whether it continues.
+            return;
+        }
         self.host_reset();
         // QEMU takes the BAR's mapping away with a reset of the device: every start needs a new one, and that not before the
         // driver's next request, which the reset has made sure of.
@@ -240,6 +327,7 @@ impl VhostUserBackend for ClusterFunction {
     fn set_event_idx(&self, _enabled: bool) {}
 
     fn get_config(&self, offset: u32, size: u32) -> Vec<u8> {
+        self.stop.lock().is_config_read = true;
         let mut space = vec![0; CONFIG_BYTES as usize];
         if let Some(info) = self.shell.nodes().get(self.node) {
             info.config.to_bytes(&mut space);
@@ -269,7 +357,7 @@ impl VhostUserBackend for ClusterFunction {
 
     fn stop_vring(&self, queue_index: u32) -> io::Result<()> {
         if queue_index == QUEUE_CONTROL {
-            self.host_reset();
+            self.stop_device();
         }
         Ok(())
     }
@@ -285,26 +373,11 @@ impl VhostUserBackend for ClusterFunction {
         let event = u32::from(device_event);
         self.link.begin_turn(event >= QUEUES)?;
         self.attach(vrings);
-        let mut again = match event {
-            QUEUE_CONTROL => {
-                self.map_bar(vrings);
-                let more = self.serve_control();
-                // The first request may have come between the two.
-                self.map_bar(vrings);
-                more
-            }
-            QUEUE_EVENT => {
-                self.shell.world().serve_events(self.node);
-                false
-            }
-            QUEUE_TRANSMIT => self.serve_descriptors(DescriptorQueue::Transmit),
-            QUEUE_RECEIVE => self.serve_descriptors(DescriptorQueue::Receive),
-            _ => {
-                self.hear_of_map();
-                // An earlier one may have stood in the way.
-                self.map_bar(vrings);
-                self.shell.serve_doorbell(self.node).more
-            }
+        let mut again = match self.start_device(vrings) {
+            None => return Ok(()),
+            // QEMU takes kicks away that it had made before the stop and that were not heard: all queues are looked at.
+            Some(true) => (0..=QUEUES).fold(false, |again, event| self.serve_queue(event, vrings) || again),
+            Some(false) => self.serve_queue(event, vrings),
         };
         if !self.link.attention().is_ending() {
             again |= self.shell.poll(self.node);

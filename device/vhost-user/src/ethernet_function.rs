@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use parking_lot::Mutex;
 use vhost::vhost_user::message::VhostUserProtocolFeatures;
 use vhost_user_backend::VhostUserBackend;
 use virtio_bindings::virtio_config::VIRTIO_F_VERSION_1;
@@ -18,7 +19,7 @@ use crate::map_request::Seat;
 use crate::memory::DmaMemory;
 use crate::shell::Shell;
 use crate::shell::card::violation;
-use crate::vring::{GuestMemory, Vring};
+use crate::vring::{GuestMemory, Start, Vring, forget_stop, start_of};
 
 /// Most descriptors of a queue: QEMU's limit for vhost-user.
 const QUEUE_SIZE: usize = 1024;
@@ -33,13 +34,21 @@ pub struct EthernetFunction {
     link: Arc<Link>,
     /// The world knows the queues of this connection.
     is_attached: AtomicBool,
+    /// The front end has stopped the device, and the next start shows whether it continues. Its lock is taken before the world's.
+    is_stopped: Mutex<bool>,
 }
 
 impl EthernetFunction {
     /// The function of `node`, for a connection to come. It has no BAR to ask for.
     pub fn new(shell: &Arc<Shell>, node: usize, link: &Arc<Link>, _seat: &Arc<Seat>) -> Arc<Self> {
         let (shell, link) = (Arc::clone(shell), Arc::clone(link));
-        Arc::new(Self { shell, node, link, is_attached: AtomicBool::new(false) })
+        Arc::new(Self {
+            shell,
+            node,
+            link,
+            is_attached: AtomicBool::new(false),
+            is_stopped: Mutex::new(false),
+        })
     }
 
     /// Somebody has connected.
@@ -83,6 +92,26 @@ impl EthernetFunction {
         }
     }
 
+    /// Starts a stopped device when all its queues have started. None while its queues may not be served; otherwise whether it has
+    /// started just now.
+    fn start_device(&self, vrings: &[Vring]) -> Option<bool> {
+        let mut is_stopped = self.is_stopped.lock();
+        if !*is_stopped {
+            return Some(false);
+        }
+        let start = start_of(vrings)?;
+        forget_stop(vrings, start);
+        *is_stopped = false;
+        let mut world = self.shell.world();
+        if start == Start::New {
+            world.common.ethernet.host_reset(self.node);
+        }
+        world.common.ethernet.set_stopped(self.node, false);
+        // QEMU takes kicks away that it had made before the stop and that were not heard.
+        world.refill(self.node);
+        Some(true)
+    }
+
     /// Sends what the guest has queued. True when there is more than a fair share of it.
     fn transmit(&self) -> bool {
         (0..TURNS).all(|_| {
@@ -118,8 +147,11 @@ impl VhostUserBackend for EthernetFunction {
     }
 
     fn acked_features(&self, features: u64) {
+        let is_stopped = self.is_stopped.lock();
         let mut world = self.shell.world();
-        world.common.ethernet.host_reset(self.node);
+        if !*is_stopped {
+            world.common.ethernet.host_reset(self.node);
+        }
         if let Some(function) = world.common.ethernet.functions.get_mut(self.node) {
             function.negotiated = Negotiated::new(features);
         }
@@ -127,6 +159,13 @@ impl VhostUserBackend for EthernetFunction {
 
     fn protocol_features(&self) -> VhostUserProtocolFeatures {
         VhostUserProtocolFeatures::empty()
+    }
+
+    fn stop_vring(&self, _queue_index: u32) -> io::Result<()> {
+        let mut is_stopped = self.is_stopped.lock();
+        *is_stopped = true;
+        self.shell.world().common.ethernet.set_stopped(self.node, true);
+        Ok(())
     }
 
     /// The library tells the queues themselves.
@@ -163,7 +202,8 @@ impl VhostUserBackend for EthernetFunction {
         let event = usize::from(device_event);
         self.link.begin_turn(event > QUEUE_TRANSMIT)?;
         self.attach(vrings);
-        if event == QUEUE_RECEIVE {
+        let Some(is_new) = self.start_device(vrings) else { return Ok(()) };
+        if event == QUEUE_RECEIVE && !is_new {
             self.shell.world().refill(self.node);
             return Ok(());
         }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 
 use nix::sys::epoll::{EpollEvent, EpollFlags};
+use parking_lot::Mutex;
 use vhost_user_backend::{VringMutex, VringState, VringStateGuard, VringStateMutGuard, VringT};
 use virtio_queue::{Error as QueueError, QueueT};
 use vm_memory::{GuestMemoryAtomic, GuestMemoryMmap};
@@ -25,10 +26,12 @@ pub type GuestMemory = GuestMemoryAtomic<GuestMemoryMmap>;
 ///   adds it up, and never waits for it;
 /// * the library goes on watching a kick that was replaced, for as long as the front end keeps its end, and does not watch
 ///   the new one; this one changes over;
-/// * events that are none are refused, see [`crate::notification`].
+/// * events that are none are refused, see [`crate::notification`];
+/// * it knows whether a queue that starts continues where it stopped ([`Start`]).
 #[derive(Clone)]
 pub struct Vring {
     inner: VringMutex<GuestMemory>,
+    stop: Arc<Mutex<Stop>>,
     kicks: Arc<AtomicU64>,
     kick_changes: Arc<AtomicU64>,
     place: Option<Place>,
@@ -49,6 +52,67 @@ impl Bell {
     /// Whether nobody rang from then until `now`.
     pub fn is_all_that_was_heard(self, now: Self) -> bool {
         self.kicks == now.kicks && self.changes == now.changes && !now.is_pending
+    }
+}
+
+/// Where a queue stands: GET_VRING_BASE returns it, SET_VRING_BASE and SET_VRING_ADDR set it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Position {
+    addresses: [u64; 3],
+    size: u16,
+    next_available: u16,
+}
+
+/// What the front end did to a queue last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stop {
+    #[default]
+    Never,
+    Stopped(Position),
+    Started(Start),
+}
+
+/// How a queue started that had been stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// At the position at which it stopped: the machine had stood still.
+    Continued {
+        /// No chain of it was ever taken. A new queue starts there, too.
+        is_at_first: bool,
+    },
+    /// Elsewhere: the driver has reset the device.
+    New,
+}
+
+/// How the queues of a function started that were stopped; none while one of them has not started.
+pub fn start_of(vrings: &[Vring]) -> Option<Start> {
+    let (mut is_at_first, mut is_waited_for) = (true, false);
+    for vring in vrings {
+        match *vring.stop.lock() {
+            Stop::Never => {}
+            Stop::Started(Start::New) => return Some(Start::New),
+            Stop::Started(Start::Continued { is_at_first: is_first }) => {
+                is_at_first &= is_first;
+                is_waited_for |= !vring.get_ref().is_enabled();
+            }
+            Stop::Stopped(_) => is_waited_for = true,
+        }
+    }
+    (!is_waited_for).then_some(Start::Continued { is_at_first })
+}
+
+/// The stop of these queues is over, by this start: what is known of it is forgotten. The front end may be stopping them again
+/// already, the first one first. A new driver need not start all queues.
+pub fn forget_stop(vrings: &[Vring], start: Start) {
+    for (number, vring) in vrings.iter().enumerate() {
+        let mut stop = vring.stop.lock();
+        let is_over = match *stop {
+            Stop::Stopped(_) => start == Start::New && number > 0,
+            Stop::Never | Stop::Started(_) => true,
+        };
+        if is_over {
+            *stop = Stop::Never;
+        }
     }
 }
 
@@ -97,6 +161,23 @@ impl Vring {
     /// How many times the guest rang since the connection was made.
     pub fn kicks(&self) -> u64 {
         self.kicks.load(Ordering::Relaxed)
+    }
+
+    fn position(&self) -> Position {
+        let state: &VringState<GuestMemory> = &self.inner.get_ref();
+        let queue = state.get_queue();
+        Position {
+            addresses: [queue.desc_table(), queue.avail_ring(), queue.used_ring()],
+            size: queue.size(),
+            next_available: queue.next_avail(),
+        }
+    }
+
+    /// Calls the thread of the queues where this one was stopped: it checks whether all of them have started.
+    fn call_thread(&self) {
+        if let Some(place) = self.place.as_ref().filter(|_| *self.stop.lock() != Stop::Never) {
+            place.link.attention().wake();
+        }
     }
 
     /// What was heard so far. Kicks are taken and counted with the queue's lock held, so that none is between the two.
@@ -167,7 +248,8 @@ macro_rules! forward {
 impl VringT<GuestMemory> for Vring {
     fn new(memory: GuestMemory, max_queue_size: u16) -> Result<Self, QueueError> {
         let inner = VringMutex::new(memory, max_queue_size)?;
-        Ok(Self { inner, kicks: Arc::default(), kick_changes: Arc::default(), place: next_place() })
+        let (stop, kicks, kick_changes) = Default::default();
+        Ok(Self { inner, stop, kicks, kick_changes, place: next_place() })
     }
 
     fn get_ref(&self) -> <Self as VringStateGuard<'_, GuestMemory>>::G {
@@ -204,6 +286,29 @@ impl VringT<GuestMemory> for Vring {
         self.inner.set_call(self.adopt(file));
     }
 
+    fn set_enabled(&self, enabled: bool) {
+        self.inner.set_enabled(enabled);
+        self.call_thread();
+    }
+
+    fn set_queue_ready(&self, ready: bool) {
+        let was_ready = self.inner.get_ref().get_queue().ready();
+        let position = self.position();
+        {
+            let mut stop = self.stop.lock();
+            *stop = match *stop {
+                _ if was_ready && !ready => Stop::Stopped(position),
+                Stop::Stopped(stopped) if ready && stopped == position => {
+                    Stop::Started(Start::Continued { is_at_first: position.next_available == 0 })
+                }
+                Stop::Stopped(_) if ready => Stop::Started(Start::New),
+                other => other,
+            };
+        }
+        self.inner.set_queue_ready(ready);
+        self.call_thread();
+    }
+
     /// Nobody is called by it: what goes wrong is counted, and shown by the monitor.
     fn set_err(&self, _file: Option<File>) {}
 
@@ -227,13 +332,11 @@ impl VringT<GuestMemory> for Vring {
         enable_notification() -> Result<bool, QueueError>;
         disable_notification() -> Result<(), QueueError>;
         needs_notification() -> Result<bool, QueueError>;
-        set_enabled(enabled: bool);
         set_queue_info(descriptors: u64, available: u64, used: u64) -> Result<(), QueueError>;
         queue_next_avail() -> u16;
         set_queue_next_avail(base: u16);
         set_queue_next_used(index: u16);
         set_queue_size(descriptors: u16);
         set_queue_event_idx(enabled: bool);
-        set_queue_ready(ready: bool);
     }
 }

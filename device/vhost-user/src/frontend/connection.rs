@@ -22,6 +22,7 @@ use vhost::{VhostBackend, VhostUserMemoryRegionInfo, VringConfigData};
 use virtio_bindings::virtio_config::VIRTIO_F_VERSION_1;
 use vm_memory::mmap::MmapRegion;
 use vm_memory::{AtomicInteger, FileOffset};
+use vmm_sys_util::eventfd::EventFd;
 
 use super::{DriverRing, FrontendError, GuestMemory};
 
@@ -109,6 +110,16 @@ fn agree_on_protocol(
     Ok(offered & known)
 }
 
+/// A queue as it was started, to be started again.
+struct StartedQueue {
+    index: usize,
+    config: VringConfigData,
+    kick: EventFd,
+    call: EventFd,
+    /// What GET_VRING_BASE returned.
+    base: u32,
+}
+
 /// One vhost-user connection. Dropping it is what the daemon sees of a killed QEMU.
 pub struct Connection {
     frontend: Frontend,
@@ -116,6 +127,7 @@ pub struct Connection {
     features: u64,
     queues: u64,
     stream: UnixStream,
+    started: Vec<StartedQueue>,
     backend_channel: Option<BackendChannel>,
 }
 
@@ -156,8 +168,15 @@ impl Connection {
             // Every message is acknowledged: when a call returns, the daemon has done it.
             frontend.set_hdr_flags(VhostUserHeaderFlag::NEED_REPLY);
         }
-        let mapper = Arc::default();
-        let mut this = Self { frontend, mapper, features, queues, stream: keep, backend_channel: None };
+        let mut this = Self {
+            frontend,
+            mapper: Arc::default(),
+            features,
+            queues,
+            stream: keep,
+            started: Vec::new(),
+            backend_channel: None,
+        };
         if protocol.contains(VhostUserProtocolFeatures::BACKEND_REQ) {
             this.backend_channel = Some(this.serve_backend()?);
         }
@@ -217,16 +236,68 @@ impl Connection {
             avail_ring_addr: memory.host_address(available)?,
             log_addr: None,
         };
-        self.frontend.set_vring_num(index, ring.size()).map_err(at("SET_VRING_NUM"))?;
-        self.frontend.set_vring_base(index, 0).map_err(at("SET_VRING_BASE"))?;
-        self.frontend.set_vring_addr(index, &config).map_err(at("SET_VRING_ADDR"))?;
-        self.frontend.set_vring_call(index, &ring.call).map_err(at("SET_VRING_CALL"))?;
-        self.frontend.set_vring_kick(index, &ring.kick).map_err(at("SET_VRING_KICK"))?;
+        let shared = |event: &EventFd| {
+            event.try_clone().map_err(|error| FrontendError::System { step: "sharing an event", error })
+        };
+        let (kick, call) = (shared(&ring.kick)?, shared(&ring.call)?);
+        let queue = StartedQueue { index, config, kick, call, base: 0 };
+        self.start(&queue)?;
+        self.started.retain(|started| started.index != index);
+        self.started.push(queue);
+        self.enable(index, true)
+    }
+
+    fn start(&mut self, queue: &StartedQueue) -> Result<(), FrontendError> {
+        let StartedQueue { index, config, kick, call, base } = queue;
+        self.frontend.set_vring_num(*index, config.queue_size).map_err(at("SET_VRING_NUM"))?;
+        self.frontend.set_vring_base(*index, *base as u16).map_err(at("SET_VRING_BASE"))?;
+        self.frontend.set_vring_addr(*index, config).map_err(at("SET_VRING_ADDR"))?;
+        self.frontend.set_vring_call(*index, call).map_err(at("SET_VRING_CALL"))?;
+        self.frontend.set_vring_kick(*index, kick).map_err(at("SET_VRING_KICK"))
+    }
+
+    /// Enables or disables a queue. Without protocol features one is enabled as soon as it is started.
+    fn enable(&mut self, index: usize, is_enabled: bool) -> Result<(), FrontendError> {
         if self.features & VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits() == 0 {
-            // Then a queue is enabled as soon as it is started.
             return Ok(());
         }
-        self.frontend.set_vring_enable(index, true).map_err(at("SET_VRING_ENABLE"))
+        self.frontend.set_vring_enable(index, is_enabled).map_err(at("SET_VRING_ENABLE"))
+    }
+
+    /// Sends what QEMU 11.1 sends when its machine stops, and the same when a driver resets the device: all queues are
+    /// disabled, then stopped. Kicks that the daemon has not heard by then are lost.
+    ///
+    /// # Errors
+    /// [`FrontendError::VhostUser`].
+    pub fn stop_machine(&mut self) -> Result<(), FrontendError> {
+        let mut started = std::mem::take(&mut self.started);
+        started.iter().try_for_each(|queue| self.enable(queue.index, false))?;
+        for queue in &mut started {
+            queue.base = self.stop_queue(queue.index)?;
+            let _ = queue.kick.read();
+        }
+        self.started = started;
+        Ok(())
+    }
+
+    /// Sends what QEMU 11.1 sends when a machine continues that was stopped: features, the memory table with the BAR in it,
+    /// and each queue where it stopped.
+    ///
+    /// # Errors
+    /// [`FrontendError`].
+    pub fn continue_machine(&mut self, memory: &GuestMemory) -> Result<(), FrontendError> {
+        /// Where QEMU puts the BAR of a guest of 256 MiB.
+        const BAR_ADDRESS: u64 = 0xfca0_0000;
+        self.frontend.set_features(self.features).map_err(at("SET_FEATURES"))?;
+        let mut regions = memory.regions()?;
+        let bar = self.mapper.bar.lock().clone();
+        regions.extend(bar.as_ref().and_then(|bar| bar.region(BAR_ADDRESS)));
+        self.set_memory(&regions)?;
+        let started = std::mem::take(&mut self.started);
+        started.iter().try_for_each(|queue| self.start(queue))?;
+        started.iter().try_for_each(|queue| self.enable(queue.index, true))?;
+        self.started = started;
+        Ok(())
     }
 
     /// Stops queue `index`, as QEMU does when the driver resets the device.

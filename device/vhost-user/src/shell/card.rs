@@ -1,13 +1,14 @@
 //! One node's cluster function as the shell holds it: the model, and all that the model's inputs and outputs need.
 
 mod series;
+pub mod stopped;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
 use niclab_abi::bar::{DOORBELL_SPARED, DOORBELL_WANTED};
-use niclab_abi::control::{Reply, Request, STATUS_BAD_ADDRESS};
+use niclab_abi::control::{OP_RESET, Reply, Request, STATUS_BAD_ADDRESS};
 use niclab_abi::event::CAUSE_LINK;
 use niclab_abi::{
     FromBytes, QUEUE_CONTROL, QUEUE_DOORBELL, QUEUE_EVENT, QUEUE_RECEIVE, QUEUE_TRANSMIT, ToBytes,
@@ -28,6 +29,7 @@ use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::time::{Passage, Time};
 use niclab_spec::DeviceFaults;
 
+use self::stopped::Stopped;
 use super::control::{Control, Next};
 use super::descriptors::{self, Descriptors, virtqueue};
 use super::events::Events;
@@ -122,6 +124,10 @@ pub struct Card {
     pub manners: Option<Box<Manners>>,
     /// The driver has sent a request since the last reset: until then nothing may be written into its memory.
     pub is_running: bool,
+    /// Its front end has stopped the device, and may start it again where it stopped.
+    pub stopped: Option<Box<Stopped>>,
+    /// Its last request was `OP_RESET`.
+    pub is_quiesced: bool,
     /// The driver was told that its link is cut.
     is_told_cut: bool,
     /// A launched slot was left in its page, because the model could not take it.
@@ -164,6 +170,8 @@ impl Card {
             limits: CardLimits::default(),
             manners: None,
             is_running: false,
+            stopped: None,
+            is_quiesced: false,
             is_told_cut: false,
             is_stalled: false,
             open: vec![false; ports as usize],
@@ -386,7 +394,8 @@ impl Card {
     /// Whether the driver has made a chain of the control queue available that can be taken now.
     pub fn has_request(&self) -> bool {
         let Some(vring) = self.vrings.get(QUEUE_CONTROL as usize) else { return false };
-        !self.control.is_full()
+        !self.stands_still()
+            && !self.control.is_full()
             // Looked at, not taken: the indices go back as they were. An error is counted when it is taken.
             && match Burst::open(vring, &self.memory) {
                 Ok(mut burst) => !matches!(burst.available(), Ok(0)),
@@ -436,6 +445,7 @@ impl Card {
         self.nic.handle(now, Input::ShellCounts(self.shell_counts()), bus);
         self.nic.handle(now, Input::Control { token, request }, bus);
         let operation = Request::from_bytes(request).map_or(0, |header| header.operation);
+        self.is_quiesced = operation == OP_RESET;
         self.follow_ports();
         log::debug!("control request {operation} on {} bytes", request.len());
     }
@@ -461,7 +471,7 @@ impl Card {
 
     /// Takes one chain of a descriptor queue, if the model wants one, and feeds it to it. False when there was none.
     pub fn next_descriptor(&mut self, queue: DescriptorQueue, bus: &mut NodeBus) -> bool {
-        if self.nic.descriptors_wanted(queue).unwrap_or(0) == 0 {
+        if self.stands_still() || self.nic.descriptors_wanted(queue).unwrap_or(0) == 0 {
             return false;
         }
         let Some(vring) = self.vrings.get(virtqueue(queue) as usize) else { return false };

@@ -95,6 +95,8 @@ pub struct PortState {
     /// Frames that it sent as series.
     pub series_frames: u64,
     backlog: Backlog,
+    /// The front end has stopped the device, which may continue: frames to it wait in the backlog.
+    is_stopped: bool,
     /// Frames on the wire that were priced.
     priced: u64,
 }
@@ -112,6 +114,7 @@ impl PortState {
             owes_settling: false,
             series_frames: 0,
             backlog: Backlog::default(),
+            is_stopped: false,
             priced: 0,
         }
     }
@@ -203,7 +206,15 @@ impl Ethernet {
     pub fn host_reset(&mut self, node: usize) {
         if let Some(state) = self.states.get_mut(node) {
             state.backlog.clear();
+            state.is_stopped = false;
             state.for_stations.clear();
+        }
+    }
+
+    /// The front end of `node` has stopped the device, or started it again.
+    pub fn set_stopped(&mut self, node: usize, is_stopped: bool) {
+        if let Some(state) = self.states.get_mut(node) {
+            state.is_stopped = is_stopped;
         }
     }
 
@@ -504,7 +515,9 @@ impl<'a, 'n> Receivers<'a, 'n> {
     /// Whether other frames wait for `to`, even after another try: they go first.
     #[inline]
     fn must_wait(&mut self, to: usize) -> bool {
-        let waits = |states: &[PortState]| states.get(to).is_some_and(|state| !state.backlog.is_empty());
+        let waits = |states: &[PortState]| {
+            states.get(to).is_some_and(|state| state.is_stopped || !state.backlog.is_empty())
+        };
         if waits(self.states) {
             self.drain_backlog(to);
         }
@@ -543,6 +556,9 @@ impl<'a, 'n> Receivers<'a, 'n> {
     /// added to and not taken from holds no more than its size. That there is *something* in the queue is no reason to
     /// turn: one buffer of 64 bytes would keep a frame of 1,500, and with it the world, here for ever.
     fn drain_backlog(&mut self, to: usize) {
+        if self.states.get(to).is_none_or(|state| state.is_stopped) {
+            return;
+        }
         loop {
             let no_room_at = self.states.get(to).and_then(|state| state.backlog.no_room_at);
             let Some(receiver) = self.receiver(to) else { return self.drop_backlog(to) };

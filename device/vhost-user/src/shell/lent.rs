@@ -78,15 +78,26 @@ impl LentFrame {
 
     /// The same frame, whole, for whoever keeps it or looks at it.
     pub fn into_owned(self) -> SharedFrame {
-        let Self { head: mut bytes, data_bytes, loan } = self;
-        let whole = bytes.len() + data_bytes;
-        // It was all there when it was lent, and a table is never changed.
-        if loan.memory.load_bytes(&loan.ranges, &mut bytes).is_err() {
-            bytes.resize(whole, 0);
-        }
-        (loan.finish)(&mut bytes);
-        bytes.into()
+        let Self { head, data_bytes, loan } = self;
+        own(head, data_bytes, &loan)
     }
+
+    /// A copy of the same frame, whole.
+    pub fn to_owned_frame(&self) -> SharedFrame {
+        own(self.head.clone(), self.data_bytes, &self.loan)
+    }
+}
+
+/// The frame with this head and the lent data.
+fn own(head: FrameBytes, data_bytes: usize, loan: &Loan) -> SharedFrame {
+    let mut bytes = head;
+    let whole = bytes.len() + data_bytes;
+    // It was all there when it was lent, and a table is never changed.
+    if loan.memory.load_bytes(&loan.ranges, &mut bytes).is_err() {
+        bytes.resize(whole, 0);
+    }
+    (loan.finish)(&mut bytes);
+    bytes.into()
 }
 
 /// A frame on its way.

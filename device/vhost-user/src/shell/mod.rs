@@ -1,7 +1,7 @@
 //! The live shell: what lies between the models and the guests that QEMU runs.
 //!
 //! * [`world`]: cards and the network, in parts or as a whole, and programs that take turns; [`node`]: what is behind a node's lock;
-//! * [`card`]: one node's model with its pages, queues and counts;
+//! * [`card`]: one node's model with its pages, queues and counts; cards whose device the front end has stopped;
 //! * [`pages`]: the BAR; [`control`] and [`events`]: the two queues that are not rings of packets;
 //! * [`descriptors`]: the queues that carry chains of buffers to models that take them;
 //! * [`ethernet`]: the Ethernet functions; [`network`]: frames under way, [`in_order`]; [`lent`]: those whose data lies in guests;

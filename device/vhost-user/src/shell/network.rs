@@ -365,6 +365,17 @@ impl Network {
     }
 
     #[inline]
+    /// A frame is in flight on its last step.
+    pub fn bring(
+        &mut self,
+        delivery: &Delivery,
+        frame: Carried,
+        message: Option<TraceTag>,
+        concern: Concern,
+    ) {
+        self.push(delivery, frame, message, concern, false);
+    }
+
     fn push(
         &mut self,
         delivery: &Delivery,

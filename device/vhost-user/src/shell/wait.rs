@@ -146,6 +146,9 @@ impl Shell {
 
 /// Looks at the pages of `node`, because a doorbell was rung.
 fn answer_doorbell(world: &mut World<'_>, node: usize) -> Found {
+    if world.nodes.card(node).is_some_and(|card| card.stands_still()) {
+        return Found::default();
+    }
     if let Some(found) = world.answer_doorbell_unkindly(node) {
         return found;
     }

@@ -11,6 +11,7 @@ mod lockstep;
 mod pending;
 mod short;
 mod stations;
+mod stopped;
 
 use std::sync::Arc;
 
@@ -28,6 +29,7 @@ use parking_lot::MutexGuard;
 
 use self::cluster::{Cut, Takings};
 use super::card::Card;
+use super::card::stopped::HeldFrame;
 use super::ethernet::Ethernet;
 use super::lent::{Carried, LentFrame, Loan};
 use super::network::Network;
@@ -235,7 +237,7 @@ impl World<'_> {
     /// Whether a look at the open pages of `node` would find something. A slot that its model does not take is nothing: whoever
     /// makes room for it comes back to it.
     pub fn has_news(&self, node: usize) -> bool {
-        let Some(card) = self.nodes.card(node) else { return false };
+        let Some(card) = self.nodes.card(node).filter(|card| !card.stands_still()) else { return false };
         // A program that is ready for its first turn stores that and nothing else.
         let has_report = |port| self.common.lockstep.is_some() && card.pages.has_report(port);
         (0..card.ports()).any(|port| card.is_open(port) && (card.has_news(port) || has_report(port)))
@@ -245,6 +247,9 @@ impl World<'_> {
     #[inline]
     pub fn serve_pages(&mut self, node: usize) -> Found {
         self.common.turn = Turn::WHOLE;
+        if self.nodes.card(node).is_some_and(|card| card.stands_still()) {
+            return Found::default();
+        }
         if let Some(more) = self.serve_lockstep(node) {
             return Found { work: 1, more };
         }
@@ -273,7 +278,7 @@ impl World<'_> {
         if self.is_in_lockstep() {
             return work;
         }
-        let Some(card) = self.nodes.card_mut(node) else { return work };
+        let Some(card) = self.nodes.card_mut(node).filter(|card| !card.stands_still()) else { return work };
         if let Some(rules) = &mut card.rules {
             rules.on_doorbells(&card.pages, &card.vrings);
         }
@@ -341,7 +346,8 @@ impl World<'_> {
         {
             progress = self.common.has_descriptors && self.take_descriptors();
             for node in 0..self.nodes.len() {
-                let Some(card) = self.nodes.card_mut(node).filter(|card| card.is_stalled) else { continue };
+                let is_due = |card: &&mut Card| card.is_stalled && !card.stands_still();
+                let Some(card) = self.nodes.card_mut(node).filter(is_due) else { continue };
                 card.is_stalled = false;
                 self.common.stalled -= 1;
                 for port in (0..card.ports()).collect::<smallvec::SmallVec<[u32; 8]>>() {
@@ -424,6 +430,9 @@ impl World<'_> {
         }
         let now = self.model_time();
         let due = |card: &Card| {
+            if card.stands_still() {
+                return None;
+            }
             let held = [
                 card.nic.fault_injector().and_then(FaultInjector::due),
                 card.nic.unkind().and_then(Unkind::due),
@@ -436,8 +445,8 @@ impl World<'_> {
     /// The card that goes on first with what it has in hand. Nothing is in flight: what could come before it guests have not sent.
     #[inline]
     fn next_work(&self) -> Option<(usize, Time)> {
-        let (due, node) =
-            self.nodes.cards().filter_map(|(node, card)| Some((card.nic.poll_work()?, node))).min()?;
+        let due = |card: &Card| card.nic.poll_work().filter(|_| !card.stands_still());
+        let (due, node) = self.nodes.cards().filter_map(|(node, card)| Some((due(card)?, node))).min()?;
         Some((node, due))
     }
 
@@ -455,7 +464,10 @@ impl World<'_> {
         if concern != Concern::Card && !self.is_for_stations(to, passage, frame, message, concern) {
             return;
         }
-        if let Some((card, bus)) = self.node(to) {
+        let Some((card, bus)) = self.node(to) else { return };
+        if let Some(stopped) = card.holder() {
+            stopped.hold(HeldFrame { passage, frame: frame.clone(), message, concern: Concern::Card });
+        } else {
             card.arrive(passage, frame, message, bus);
         }
     }
@@ -466,7 +478,11 @@ impl World<'_> {
         // Its data is not moved but where it is stored, which the model counts.
         self.common.turn.spend(FRAME_NS);
         self.common.acts += 1;
-        if let Some((card, bus)) = self.node(to) {
+        let Some((card, bus)) = self.node(to) else { return };
+        if let Some(stopped) = card.holder() {
+            let frame = frame.to_owned_frame();
+            stopped.hold(HeldFrame { passage, frame, message, concern: Concern::Card });
+        } else {
             card.arrive_lent(passage, frame, message, bus);
         }
     }
@@ -671,7 +687,9 @@ impl World<'_> {
         self.serve_ports(node);
         if let Some((card, bus)) = self.node(node) {
             let takes_any = card.nic.descriptors_wanted(queue).is_some();
-            card.poll_demand(queue, bus);
+            if !card.stands_still() {
+                card.poll_demand(queue, bus);
+            }
             self.common.has_descriptors |= takes_any;
         }
         self.carry_out(node);
@@ -717,6 +735,7 @@ impl World<'_> {
 
     /// The host of `node` is gone or starts anew. What others had under way may still be so: see [`World::go_on`].
     pub fn host_reset(&mut self, node: usize) {
+        let stopped = self.nodes.card_mut(node).and_then(|card| card.stopped.take());
         self.fail_deferred_reads(node);
         let Some((card, bus)) = self.node(node) else { return };
         let was_stalled = card.is_stalled;
@@ -724,6 +743,7 @@ impl World<'_> {
         self.common.acts += 1;
         self.common.stalled -= usize::from(was_stalled);
         self.common.turn = Turn::WHOLE;
+        stopped.into_iter().for_each(|stopped| self.release(node, *stopped));
         self.settle(node);
         self.serve_stalled();
         self.serve_lockstep(node);

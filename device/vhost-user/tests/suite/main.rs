@@ -21,6 +21,7 @@ mod report;
 mod rules;
 mod series;
 mod stations;
+mod stops;
 mod turns;
 mod ultra;
 mod unkind;

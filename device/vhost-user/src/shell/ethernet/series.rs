@@ -153,7 +153,8 @@ impl Sender<'_, '_, '_> {
         let to = usize::from(self.network.series_way(nodes, self.node as u16, link, bytes)?);
         let receives = self.receivers.functions.get(to)?.negotiated.receives(&offload);
         let state = self.receivers.states.get(to)?;
-        (receives && state.backlog.is_empty() && !is_kept(state)).then_some((to, offload))
+        let takes_now = state.backlog.is_empty() && !state.is_stopped;
+        (receives && takes_now && !is_kept(state)).then_some((to, offload))
     }
 
     /// Prices the series that was collected, from the sender's software to the receiver's.

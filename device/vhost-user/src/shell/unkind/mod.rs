@@ -128,7 +128,8 @@ impl World<'_> {
     /// Goes on with what cards keep back.
     pub fn mind(&mut self, tick: Tick, now: Option<Instant>) {
         if self.common.is_unkind {
-            self.nodes.iter_mut().for_each(|(_, node)| node.card.mind(tick, now));
+            let cards = self.nodes.iter_mut().map(|(_, node)| &mut node.card);
+            cards.filter(|card| !card.stands_still()).for_each(|card| card.mind(tick, now));
         }
     }
 

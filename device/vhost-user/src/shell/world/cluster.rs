@@ -374,7 +374,7 @@ impl World<'_> {
     #[inline]
     pub(super) fn next_output(&mut self, node: usize) -> Option<Output> {
         let is_cut = self.common.cut.is_some();
-        let node = self.nodes.get_mut(node)?;
+        let node = self.nodes.get_mut(node).filter(|node| !node.card.stands_still())?;
         if !node.unsent.is_empty() && !is_cut {
             return node.unsent.pop_front();
         }

@@ -21,9 +21,7 @@ impl World<'_> {
             // Model time passes as its programs have it.
             return false;
         }
-        self.has_pending()
-            || self.common.network.is_holding()
-            || self.nodes.cards().any(|(_, card)| card.nic.poll_timeout().is_some())
+        self.has_pending() || self.common.network.is_holding() || self.deadlines().next().is_some()
     }
 
     /// How far off the earliest deadline is, where nothing is under way.
@@ -35,9 +33,12 @@ impl World<'_> {
         Some(self.wall_until(deadline))
     }
 
-    /// The earliest deadline of each card that has one, with its node.
+    /// The earliest deadline of each card that has one and whose model time passes, with its node.
     fn deadlines(&self) -> impl Iterator<Item = (Time, usize)> + '_ {
-        self.nodes.cards().filter_map(|(node, card)| Some((card.nic.poll_timeout()?, node)))
+        let deadlines =
+            self.nodes.cards().filter_map(|(node, card)| Some((card.nic.poll_timeout()?, node, card)));
+        let passing = deadlines.filter(|(_, node, card)| !self.time_waits(*node, card));
+        passing.map(|(deadline, node, _)| (deadline, node))
     }
 
     /// How long it is in model time until a deadline, as wall time.

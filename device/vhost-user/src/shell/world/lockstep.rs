@@ -189,6 +189,10 @@ impl World<'_> {
     /// Looks for reports of the program of `node`, and goes on as far as the turn goes and no program is waited for. None
     /// where programs do not take turns just now; otherwise whether there is more to do.
     pub fn serve_lockstep(&mut self, node: usize) -> Option<bool> {
+        if self.is_in_lockstep() && self.has_stopped_device() {
+            // All wait for the program whose guest stands still.
+            return Some(false);
+        }
         let mut lockstep = self.common.lockstep.take()?;
         self.hear(&mut lockstep, node);
         if !lockstep.is_running {

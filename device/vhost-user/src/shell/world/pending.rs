@@ -10,6 +10,7 @@ use niclab_model::nic::{Input, Output};
 use niclab_model::time::{EndOfTime, Time};
 
 use super::World;
+use crate::shell::node::Node;
 
 impl World<'_> {
     /// Whether this output waits for another turn. What came with a frame whose data is lent is stored before the frame is gone.
@@ -31,10 +32,11 @@ impl World<'_> {
         }
     }
 
-    /// A node whose card has deferred outputs.
+    /// A node whose card has deferred outputs, and does not stand still.
     #[inline]
     pub(super) fn next_deferred(&self) -> Option<usize> {
-        self.nodes.iter().find_map(|(number, node)| (!node.unsent.is_empty()).then_some(number))
+        let is_due = |node: &Node| !node.unsent.is_empty() && !node.card.stands_still();
+        self.nodes.iter().find_map(|(number, node)| is_due(node).then_some(number))
     }
 
     /// Whether anything is left to do for which nobody waits: frames in flight, or work that a turn left to the next one.

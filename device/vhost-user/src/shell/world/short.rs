@@ -83,7 +83,8 @@ impl World<'_> {
             }
             // Not to itself, nor to somebody whom there is not.
             let Some((sender, receiver)) = self.nodes.pair(from, to) else { return false };
-            if !receiver.unsent.is_empty() || receiver.card.nic.outbox().is_none() {
+            let is_stopped = receiver.card.stands_still();
+            if !receiver.unsent.is_empty() || is_stopped || receiver.card.nic.outbox().is_none() {
                 return false;
             }
             match carry(sender, receiver, &mut self.common) {

@@ -20,7 +20,7 @@ use niclab_workloads::{
 };
 use proptest::prelude::*;
 
-use crate::common::{Stop, lab_with, stats};
+use crate::common::{Stop, lab_with, stats, until};
 
 /// How long a program may go on with faulty cards, which may leave it waiting for ever.
 const FAULTY_PATIENCE: Duration = Duration::from_millis(300);
@@ -162,6 +162,8 @@ struct Case {
     interrupt_every: u64,
     wait: WaitPolicy,
     is_faulty: bool,
+    /// Machines stop and continue all the time.
+    is_stopping: bool,
     seed: u64,
 }
 
@@ -179,6 +181,7 @@ fn cases() -> impl Strategy<Value = Case> {
             interrupt_every,
             wait,
             is_faulty,
+            is_stopping: false,
             seed: seed.into(),
         },
     )
@@ -222,6 +225,10 @@ fn perform<T: Transport>(
     }
     let (is_over, done) = (AtomicBool::new(false), AtomicU64::new(0));
     let nodes = u64::from(case.nodes);
+    let guests: Vec<_> = players.iter().map(|player| Arc::clone(&player.seats.guest)).collect();
+    if case.is_stopping {
+        guests[1].connection().stop_machine().unwrap();
+    }
     let patience = if case.is_faulty { FAULTY_PATIENCE } else { PATIENCE };
     std::thread::scope(|scope| {
         let _stop = Stop(&is_over);
@@ -237,6 +244,9 @@ fn perform<T: Transport>(
             })
             .collect();
         let begin = Instant::now();
+        if case.is_stopping {
+            stop_machines(lab, &guests, || threads.iter().all(|thread| thread.is_finished()));
+        }
         while begin.elapsed() < patience && !threads.iter().all(|thread| thread.is_finished()) {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -246,6 +256,26 @@ fn perform<T: Transport>(
         for (port, _) in player.seats.ports {
             port.close().unwrap();
         }
+    }
+}
+
+/// Continues the machine of node 1 once a frame is held for it, and then stops and continues all machines until it is over.
+fn stop_machines(lab: &Lab, guests: &[Arc<ClusterGuest>], is_over: impl Fn() -> bool) {
+    let is_held = || {
+        let world = lab.daemon().shell().world();
+        let stopped = world.nodes.card(1).and_then(|card| card.stopped.as_ref());
+        stopped.is_some_and(|stopped| stopped.holds_from(0))
+    };
+    until("a frame for a stopped card", is_held);
+    assert!(!lab.daemon().shell().world().is_waiting(), "no deadline passes before it has an answer");
+    guests[1].connection().continue_machine(guests[1].memory()).unwrap();
+    for guest in guests.iter().cycle() {
+        if is_over() {
+            break;
+        }
+        guest.connection().stop_machine().unwrap();
+        std::thread::yield_now();
+        guest.connection().continue_machine(guest.memory()).unwrap();
     }
 }
 
@@ -288,6 +318,24 @@ proptest! {
 }
 
 #[test]
+fn machine_stops_lose_no_message_and_break_no_rule() {
+    for model in ["ultra", "mailbox", "match", "inic", "grim"] {
+        nobody_is_blamed(&Case {
+            model,
+            kind: "stream",
+            nodes: 2,
+            count: 100,
+            bytes: 64,
+            interrupt_every: 3,
+            wait: WaitPolicy::Block,
+            is_faulty: false,
+            is_stopping: true,
+            seed: 5,
+        });
+    }
+}
+
+#[test]
 fn programs_that_take_turns_keep_the_rules() {
     for model in ["ultra", "mailbox"] {
         let case = Case {
@@ -299,6 +347,7 @@ fn programs_that_take_turns_keep_the_rules() {
             interrupt_every: 3,
             wait: WaitPolicy::Block,
             is_faulty: false,
+            is_stopping: false,
             seed: 7,
         };
         let (config, workload) = workload(&case);

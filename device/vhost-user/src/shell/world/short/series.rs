@@ -57,7 +57,8 @@ impl World<'_> {
             return None;
         }
         let (sender, receiver) = self.nodes.pair(node, to)?;
-        if !receiver.unsent.is_empty() || !receiver.card.takes_series() {
+        let is_stopped = receiver.card.stands_still();
+        if !receiver.unsent.is_empty() || is_stopped || !receiver.card.takes_series() {
             return None;
         }
         let passing = self.common.network.parcels_in_series(&sender.port, &receiver.port, &way);

@@ -1,0 +1,162 @@
+//! Machines that stop and continue, as a debugger has them do, and drivers that reset their device, which look the same at first.
+
+use std::sync::Arc;
+
+use niclab_abi::QUEUE_SIZE;
+use niclab_abi::control::{OP_PING, OP_PORT_OPEN, PORT_ANY, PortOpen};
+use niclab_device::frontend::{ClusterGuest, DriverRing};
+use niclab_device::lab::Lab;
+use niclab_device::monitor::answer;
+use niclab_model::models::MODELS;
+use niclab_spec::monitor::{Answer, Request};
+use niclab_spec::{NicConfig, NicModel};
+
+use crate::common::{frame, lab, lab_with, pair, stats, stream, until};
+
+fn stop_and_continue(guest: &ClusterGuest) {
+    let mut connection = guest.connection();
+    connection.stop_machine().unwrap();
+    connection.continue_machine(guest.memory()).unwrap();
+}
+
+fn is_driver_ok(lab: &Lab, node: usize) -> bool {
+    match answer(lab.daemon().shell(), &Request::Health) {
+        Answer::Health(health) => health.nodes[node].cluster_driver_ok,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn is_open(lab: &Lab, node: usize) -> bool {
+    lab.daemon().shell().world().nodes[node].card.is_open(0)
+}
+
+/// Starts all queues of a guest on new rings, as a driver does that has reset its device.
+fn start_anew(guest: &ClusterGuest) {
+    let mut connection = guest.connection();
+    for index in 0..connection.queues() as usize {
+        let ring = DriverRing::new(guest.memory(), QUEUE_SIZE as u16).unwrap();
+        connection.start_queue(index, &ring, guest.memory()).unwrap();
+    }
+}
+
+#[test]
+fn machine_stop_keeps_the_card_of_every_model() {
+    for model in MODELS {
+        let nic = NicConfig::of(NicModel::named(model.name).unwrap());
+        let lab = lab_with(1, |config| config.nodes[0].nic = nic);
+        let guest = lab.guest(0).unwrap();
+        let [slices_address, status_address] =
+            [(); 2].map(|()| guest.memory().allocate(1 << 16, 4096).unwrap());
+        let open =
+            PortOpen { port: PORT_ANY, slices: 64, slices_address, status_address, ..PortOpen::default() };
+        let opened = guest.command(OP_PORT_OPEN, &open);
+        let state = || {
+            let mut counters = guest.statistics().unwrap();
+            // The kick of a poll demand may be lost in a stop, so that each start makes one.
+            counters.remove("poll_demands");
+            (counters, is_open(&lab, 0))
+        };
+        let before = state();
+        for _ in 0..3 {
+            stop_and_continue(&guest);
+            // Answered behind the stop.
+            guest.request(OP_PING, &[]).unwrap();
+        }
+        assert!(is_driver_ok(&lab, 0), "{}", model.name);
+        assert_eq!(state(), before, "{}", model.name);
+        // The same messages, and then queues that are new: the driver has reset its device.
+        guest.connection().stop_machine().unwrap();
+        assert_eq!((is_open(&lab, 0), is_driver_ok(&lab, 0)), (before.1, false), "{}", model.name);
+        start_anew(&guest);
+        until("the reset", || !lab.daemon().shell().world().nodes[0].card.stopped.is_some());
+        assert!(!is_open(&lab, 0) && !is_driver_ok(&lab, 0), "{}: {opened:?}", model.name);
+    }
+}
+
+#[test]
+fn card_that_its_driver_closed_answers_peers_while_stopped() {
+    let nic = NicConfig::of(NicModel::named("mailbox").unwrap());
+    let lab = lab_with(2, |config| config.nodes.iter_mut().for_each(|node| node.nic = nic.clone()));
+    let guests = [lab.guest(0).unwrap(), lab.guest(1).unwrap()];
+    let [mut a, mut b] = pair([&guests[0], &guests[1]]);
+    stream(&mut a, &mut b, 10);
+    // As a driver does that is unloaded, and does not come back.
+    guests[1].reset().unwrap();
+    guests[1].connection().stop_machine().unwrap();
+    assert!(a.try_launch(&[42], [1, 2], 0));
+    a.announce();
+    until("the card without a port refuses it", || stats(&lab, 1).cluster.received_frames > 10);
+    assert!(lab.daemon().shell().world().is_waiting(), "the sender repeats it, and gives up in the end");
+}
+
+#[test]
+fn messages_to_a_stopped_machine_arrive_when_it_continues() {
+    for model in ["ultra", "mailbox"] {
+        let nic = NicConfig::of(NicModel::named(model).unwrap());
+        let lab = lab_with(2, |config| config.nodes.iter_mut().for_each(|node| node.nic = nic.clone()));
+        let guests = [lab.guest(0).unwrap(), lab.guest(1).unwrap()];
+        let [mut a, mut b] = pair([&guests[0], &guests[1]]);
+        stream(&mut a, &mut b, 10);
+        guests[1].connection().stop_machine().unwrap();
+        assert!(a.try_launch(&[42], [1, 2], 0));
+        a.announce();
+        until("the frame is held", || {
+            let world = lab.daemon().shell().world();
+            world.nodes[1].card.stopped.as_ref().is_some_and(|stopped| stopped.holds_from(0))
+        });
+        assert!(b.try_receive().is_none(), "{model}: nothing is written into a stopped guest");
+        guests[1].connection().continue_machine(guests[1].memory()).unwrap();
+        let mut payload = None;
+        until("the message", || {
+            payload = b.try_receive().map(|message| message.payload()[0]);
+            payload.is_some()
+        });
+        assert_eq!(payload, Some(42), "{model}");
+        b.release(11);
+        b.announce();
+        // Both directions, and the sender's machine.
+        stop_and_continue(&guests[0]);
+        stream(&mut b, &mut a, 10);
+        assert!(stats(&lab, 1).violations.values().all(|count| *count == 0));
+    }
+}
+
+#[test]
+fn request_made_while_the_machine_stops_is_answered() {
+    let lab = lab(1);
+    let guest = lab.guest(0).unwrap();
+    std::thread::scope(|scope| {
+        let asking = scope.spawn(|| (0..50).for_each(|_| drop(guest.request(OP_PING, &[]).unwrap())));
+        while !asking.is_finished() {
+            stop_and_continue(&guest);
+        }
+    });
+}
+
+#[test]
+fn ethernet_frames_to_a_stopped_machine_arrive_when_it_continues() {
+    let lab = lab(2);
+    let mut guests = [lab.ethernet(0, 0).unwrap(), lab.ethernet(1, 0).unwrap()];
+    let sent = |number: usize| frame(lab.mac(0), lab.mac(1), 100 + number);
+    for number in 0..8 {
+        let [from, to] = &mut guests;
+        let is_stopped = number % 2 == 1;
+        let memory = Arc::clone(to.memory());
+        if is_stopped {
+            to.connection().stop_machine().unwrap();
+        }
+        assert!(from.send(&sent(number)).unwrap());
+        if is_stopped {
+            until("the frame is sent", || stats(&lab, 0).ethernet.sent_frames == number as u64 + 1);
+            assert!(to.try_receive().unwrap().is_none(), "nothing is written into a stopped guest");
+            to.connection().continue_machine(&memory).unwrap();
+        }
+        let mut received = None;
+        until("the frame", || {
+            received = to.try_receive().unwrap();
+            received.is_some()
+        });
+        assert_eq!(received.unwrap().1, sent(number));
+    }
+    assert_eq!(stats(&lab, 1).ethernet.dropped_frames, 0);
+}
