@@ -78,6 +78,9 @@ impl Default for DeviceFaults {
     }
 }
 
+/// New values of single keys of [`DeviceFaults`], by key.
+pub type DeviceFaultsChange = serde_json::Map<String, serde_json::Value>;
+
 /// How often one fault happens.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DeviceFaultRate<'a> {
@@ -127,6 +130,23 @@ impl DeviceFaults {
     #[must_use]
     pub fn is_none(&self) -> bool {
         self.rates().iter().all(|rate| rate.chance == 0.0 && rate.at.is_empty())
+    }
+
+    /// These faults with some values changed.
+    ///
+    /// # Errors
+    /// The first key of `change` that does not exist or does not take its value, and why.
+    pub fn changed(&self, change: &DeviceFaultsChange) -> Result<Self, String> {
+        let mut faults = self.clone();
+        for (key, value) in change {
+            let failed = |error: serde_json::Error| format!("`{key}`: {error}");
+            let mut whole = serde_json::to_value(&faults).map_err(failed)?;
+            if let Some(whole) = whole.as_object_mut() {
+                whole.insert(key.clone(), value.clone());
+            }
+            faults = serde_json::from_value(whole).map_err(failed)?;
+        }
+        Ok(faults)
     }
 
     /// Every value that cannot be.
@@ -183,6 +203,16 @@ mod tests {
         assert_eq!(keys("delay = 0.5\ndelay_ns = 0"), ["delay_ns"]);
         assert_eq!(keys("delay_ns = 1000000001"), ["delay_ns"]);
         assert_eq!(keys(&format!("stale_at = {:?}", vec![7; 65])), ["stale_at"]);
+    }
+
+    #[test]
+    fn change_keeps_what_it_does_not_name() {
+        let before = DeviceFaults { stale: 0.5, short_at: vec![3], ..DeviceFaults::default() };
+        let change = |key: &str, value| [(key.to_owned(), value)].into_iter().collect::<DeviceFaultsChange>();
+        let expected = DeviceFaults { stale: 0.25, ..before.clone() };
+        assert_eq!(before.changed(&change("stale", 0.25.into())), Ok(expected));
+        assert!(before.changed(&change("stall", 1.into())).unwrap_err().contains("stall"));
+        assert!(before.changed(&change("stale_at", 1.into())).unwrap_err().contains("stale_at"));
     }
 
     #[test]

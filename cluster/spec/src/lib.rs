@@ -40,7 +40,7 @@ mod resolve;
 mod source;
 
 pub use address::MacAddress;
-pub use device_faults::{DeviceFaultProblem, DeviceFaultRate, DeviceFaults};
+pub use device_faults::{DeviceFaultProblem, DeviceFaultRate, DeviceFaults, DeviceFaultsChange};
 pub use error::{Place, Problem, SpecError};
 pub use explain::explain;
 pub use file::{AcceleratorChoice, BootChoice, ClusterFile, LinkEntry, NodeEntry, schema};

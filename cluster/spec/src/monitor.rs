@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    DeviceFaults, Faults, FaultsChange, RuleChecking,
+    DeviceFaults, DeviceFaultsChange, Faults, FaultsChange, RuleChecking,
     report::{BrokenRule, FabricFigures, ModelFigures, NodeFigures},
     watch::{WatchRequest, WatchSummary},
 };
@@ -46,7 +46,7 @@ pub enum Request {
     /// Watch the cluster from now on, until the asking end is shut down for writing. Answered by [`Answer::Watching`]; the
     /// connection then carries what [`crate::watch`] says and takes no further request.
     Watch(WatchRequest),
-    /// What goes wrong on all links. Answered by [`Answer::Faults`].
+    /// What goes wrong on all links and in all NICs. Answered by [`Answer::Faults`].
     Faults,
     /// Change what goes wrong on one node's link from now on. Answered by [`Answer::Faults`], after the change.
     ChangeFaults {
@@ -62,10 +62,12 @@ pub enum Request {
         /// The new faults.
         faults: Faults,
     },
-    /// What goes wrong in one node's NIC. Answered by [`Answer::DeviceFaults`].
-    DeviceFaults {
+    /// Change what goes wrong in one node's NIC from now on. Answered by [`Answer::Faults`], after the change.
+    ChangeDeviceFaults {
         /// The node, by name.
         node: String,
+        /// What changes; the rest stays.
+        change: DeviceFaultsChange,
     },
     /// Replace what goes wrong in one node's NIC from now on. Answered by [`Answer::Done`].
     SetDeviceFaults {
@@ -132,10 +134,8 @@ pub enum Answer {
     Watching,
     /// The watching is over, and the file is whole.
     Watched(WatchSummary),
-    /// To [`Request::Faults`] and [`Request::ChangeFaults`].
+    /// To [`Request::Faults`], [`Request::ChangeFaults`] and [`Request::ChangeDeviceFaults`].
     Faults(LinkStates),
-    /// To [`Request::DeviceFaults`].
-    DeviceFaults(DeviceFaults),
     /// To [`Request::AwaitBrokenRules`].
     BrokenRules(BrokenRules),
     /// To [`Request::Load`]: the program runs.
@@ -245,7 +245,7 @@ impl NodeHealth {
     }
 }
 
-/// What goes wrong on links.
+/// What goes wrong on links and in NICs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LinkStates {
     /// [`STATS_VERSION`].
@@ -254,7 +254,7 @@ pub struct LinkStates {
     pub nodes: Vec<LinkState>,
 }
 
-/// What goes wrong on one node's link.
+/// What goes wrong on one node's link and in its NIC.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LinkState {
     /// Host name.
@@ -264,6 +264,8 @@ pub struct LinkState {
     /// What faults and bounds did to frames since the daemon started, by name, as in
     /// [`NodeFigures::link_events`]; what never happened is not there.
     pub link_events: BTreeMap<String, u64>,
+    /// The faults in force of its NIC.
+    pub device_faults: DeviceFaults,
 }
 
 #[cfg(test)]
@@ -293,6 +295,12 @@ mod tests {
         let faults = DeviceFaults { stale_at: vec![3], ..DeviceFaults::default() };
         let stale = Request::SetDeviceFaults { node: "node0".into(), faults };
         assert_eq!(serde_json::from_str::<Request>(short).unwrap(), stale);
+        let line = r#"{"query":"change-device-faults","node":"node0","change":{"short_at":[3],"stale":0.5}}"#;
+        let change = [("short_at".to_owned(), [3].as_slice().into()), ("stale".to_owned(), 0.5.into())];
+        let change =
+            Request::ChangeDeviceFaults { node: "node0".into(), change: change.into_iter().collect() };
+        assert_eq!(json(change.clone()), line);
+        assert_eq!(serde_json::from_str::<Request>(line).unwrap(), change);
         let line = r#"{"query":"set-unkind-seed","seed":8}"#;
         let reseed = Request::SetUnkindSeed { nodes: Vec::new(), seed: 8 };
         assert_eq!(json(reseed.clone()), line);

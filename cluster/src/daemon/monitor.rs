@@ -8,7 +8,7 @@ use std::{
 };
 
 use niclab_spec::{
-    DeviceFaults, FaultsChange,
+    DeviceFaults, DeviceFaultsChange, FaultsChange,
     monitor::{
         Answer, DaemonHealth, DaemonStats, Heartbeat, LinkStates, RULES_PATIENCE, Request, STATS_VERSION,
     },
@@ -97,7 +97,7 @@ pub fn health(socket: &Path) -> Result<DaemonHealth, MonitorError> {
     }
 }
 
-/// What goes wrong on all links.
+/// What goes wrong on all links and in all NICs.
 ///
 /// # Errors
 /// [`MonitorError`].
@@ -113,15 +113,16 @@ pub fn change_faults(socket: &Path, node: &str, change: FaultsChange) -> Result<
     link_states(socket, &Request::ChangeFaults { node: node.to_owned(), change })
 }
 
-/// What goes wrong in a node's NIC.
+/// Changes what goes wrong in a node's NIC, and tells what then goes wrong on all nodes.
 ///
 /// # Errors
 /// [`MonitorError`].
-pub fn device_faults(socket: &Path, node: &str) -> Result<DeviceFaults, MonitorError> {
-    match ask(socket, &Request::DeviceFaults { node: node.to_owned() })? {
-        Answer::DeviceFaults(faults) => Ok(faults),
-        _ => Err(MonitorError::Unexpected),
-    }
+pub fn change_device_faults(
+    socket: &Path,
+    node: &str,
+    change: DeviceFaultsChange,
+) -> Result<LinkStates, MonitorError> {
+    link_states(socket, &Request::ChangeDeviceFaults { node: node.to_owned(), change })
 }
 
 /// Replaces what goes wrong in a node's NIC.

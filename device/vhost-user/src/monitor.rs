@@ -75,6 +75,10 @@ const LOAD_PATIENCE: Duration = Duration::from_secs(50);
 /// How often it is looked for launches of which nobody told, while somebody waits for broken rules.
 const PEEK_INTERVAL: Duration = Duration::from_millis(100);
 
+/// How often a request that waits checks whether its connection is still there: a connection that was hung up on gives its
+/// thread back within this time.
+const ASK_INTERVAL: Duration = Duration::from_millis(20);
+
 /// How long the thread that accepts rests where nobody can be let in, so that it does not spin.
 const REST: Duration = Duration::from_millis(100);
 
@@ -181,7 +185,7 @@ fn converse(shell: &Shell, heart: &Heart, seat: &Seat) -> io::Result<()> {
             Ok(Request::Watch(_)) => {
                 Answer::Error { message: format!("{MAX_WATCHES} watch already; end one of them first") }
             }
-            Ok(request) => answer_by(shell, heart, &request),
+            Ok(request) => answer_while(shell, heart, &request, &|| !seat.is_over()),
             Err(error) => Answer::Error { message: format!("not a monitor request: {error}") },
         };
         let mut text = serde_json::to_vec(&answer)?;
@@ -197,6 +201,11 @@ pub fn answer(shell: &Shell, request: &Request) -> Answer {
 
 /// The same, where `heart` knows of earlier requests for how long the world's lock is held.
 pub fn answer_by(shell: &Shell, heart: &Heart, request: &Request) -> Answer {
+    answer_while(shell, heart, request, &|| true)
+}
+
+/// The same, where a request that waits is given up as soon as `is_asked` is false.
+fn answer_while(shell: &Shell, heart: &Heart, request: &Request, is_asked: &dyn Fn() -> bool) -> Answer {
     let refused = |message| Answer::Error { message };
     let answered = match request {
         Request::Heartbeat => heart.beat(shell).map(Answer::Heartbeat),
@@ -225,15 +234,12 @@ pub fn answer_by(shell: &Shell, heart: &Heart, request: &Request) -> Answer {
             let changed = change_faults(shell, heart, node, |_| *faults);
             changed.map(|changed| changed.map_or_else(refused, |_| Answer::Done))
         }
-        Request::DeviceFaults { node } => heart.world(shell).map(|world| match number_of(shell, node) {
-            Ok(number) => {
-                let of_card = world.nodes.card(number).map(|card| card.device_faults.clone());
-                Answer::DeviceFaults(of_card.unwrap_or_default())
-            }
-            Err(message) => Answer::Error { message },
-        }),
+        Request::ChangeDeviceFaults { node, change } => {
+            let changed = change_device_faults(shell, heart, node, |faults| faults.changed(change));
+            changed.map(|changed| changed.map_or_else(refused, Answer::Faults))
+        }
         Request::Load { nodes, image } => {
-            let loaded = load(shell, heart, nodes, image);
+            let loaded = load(shell, heart, nodes, image, is_asked);
             loaded.map(|loaded| loaded.unwrap_or_else(refused))
         }
         Request::SetRules { rules } => heart.world(shell).map(|mut world| {
@@ -241,7 +247,7 @@ pub fn answer_by(shell: &Shell, heart: &Heart, request: &Request) -> Answer {
             Answer::Done
         }),
         Request::AwaitBrokenRules { seen } => {
-            await_broken_rules(shell, heart, *seen).map(Answer::BrokenRules)
+            await_broken_rules(shell, heart, *seen, is_asked).map(Answer::BrokenRules)
         }
         Request::PlaceBrokenRule { node, number, guest_at } => heart.world(shell).map(|mut world| {
             let place = |node| world.nodes.card_mut(node).map(|card| card.place_broken(*number, guest_at));
@@ -251,20 +257,27 @@ pub fn answer_by(shell: &Shell, heart: &Heart, request: &Request) -> Answer {
             set_unkind_seed(shell, heart, nodes, *seed).map(|set| set.map_or_else(refused, |()| Answer::Done))
         }
         Request::SetDeviceFaults { node, faults } => {
-            let set = set_device_faults(shell, heart, node, faults);
-            set.map(|set| set.map_or_else(refused, |()| Answer::Done))
+            let set = change_device_faults(shell, heart, node, |_| Ok(faults.clone()));
+            set.map(|set| set.map_or_else(refused, |_| Answer::Done))
         }
     };
     answered.unwrap_or_else(Answer::Stuck)
 }
 
 /// Waits until more rules were broken than the asker knows of, or for a while.
-fn await_broken_rules(shell: &Shell, heart: &Heart, seen: u64) -> Result<BrokenRules, Stuck> {
+fn await_broken_rules(
+    shell: &Shell,
+    heart: &Heart,
+    seen: u64,
+    is_asked: &dyn Fn() -> bool,
+) -> Result<BrokenRules, Stuck> {
     let until = Instant::now() + RULES_PATIENCE;
     loop {
         // What nobody told the device of it does not look for by itself.
         heart.world(shell)?.peek_rules();
-        if shell.alarm().wait(seen, PEEK_INTERVAL) > seen || Instant::now() >= until {
+        let is_broken = (0..PEEK_INTERVAL.as_millis() / ASK_INTERVAL.as_millis())
+            .any(|_| shell.alarm().wait(seen, ASK_INTERVAL) > seen || !is_asked());
+        if is_broken || Instant::now() >= until {
             let world = heart.world(shell)?;
             return Ok(broken_rules(shell, &world));
         }
@@ -321,31 +334,39 @@ fn link_states(shell: &Shell, world: &World<'_>) -> LinkStates {
             .map(|node| node.port.counters())
             .map(link_events)
             .unwrap_or_default(),
+        device_faults: world
+            .nodes
+            .card(number.into())
+            .map(|card| card.device_faults.clone())
+            .unwrap_or_default(),
     };
     LinkStates { version: STATS_VERSION, nodes: nodes.map(state).collect() }
 }
 
-fn set_device_faults(
+/// Changes what goes wrong in the NIC of a node, and tells what then goes wrong on all nodes.
+fn change_device_faults(
     shell: &Shell,
     heart: &Heart,
     node: &str,
-    faults: &DeviceFaults,
-) -> Result<Result<(), String>, Stuck> {
-    let number = match number_of(shell, node) {
-        Ok(number) => number,
-        Err(message) => return Ok(Err(message)),
-    };
-    let problem = |p: DeviceFaultProblem| format!("`{}`: {}; {}", p.key, p.what, p.remedy);
-    let problems: Vec<String> = faults.problems().into_iter().map(problem).collect();
-    if !problems.is_empty() {
-        return Ok(Err(problems.join("\n")));
-    }
+    change: impl FnOnce(&DeviceFaults) -> Result<DeviceFaults, String>,
+) -> Result<Result<LinkStates, String>, Stuck> {
     let mut world = heart.world(shell)?;
-    if !faults.is_none() {
-        shell.quiet().hurry();
-    }
-    world.set_device_faults(number, faults);
-    Ok(Ok(()))
+    let apply = || {
+        let number = number_of(shell, node)?;
+        let before = world.nodes.card(number).map(|card| card.device_faults.clone()).unwrap_or_default();
+        let faults = change(&before)?;
+        let problem = |p: DeviceFaultProblem| format!("`{}`: {}; {}", p.key, p.what, p.remedy);
+        let problems: Vec<String> = faults.problems().into_iter().map(problem).collect();
+        if !problems.is_empty() {
+            return Err(problems.join("\n"));
+        }
+        if !faults.is_none() {
+            shell.quiet().hurry();
+        }
+        world.set_device_faults(number, &faults);
+        Ok(link_states(shell, &world))
+    };
+    Ok(apply())
 }
 
 /// Has cards be unkind by another seed.
@@ -387,6 +408,7 @@ fn load(
     heart: &Heart,
     nodes: &[String],
     image: &[u8],
+    is_asked: &dyn Fn() -> bool,
 ) -> Result<Result<Answer, String>, Stuck> {
     let numbers = match numbers_of(shell, nodes) {
         Ok(numbers) => numbers,
@@ -401,7 +423,12 @@ fn load(
         }));
     }
     drop(world);
-    let Some(took) = shell.wait_until_loaded(LOAD_PATIENCE) else {
+    let until = Instant::now() + LOAD_PATIENCE;
+    let mut took = None;
+    while took.is_none() && Instant::now() < until && is_asked() {
+        took = shell.wait_until_loaded(ASK_INTERVAL);
+    }
+    let Some(took) = took else {
         let seconds = LOAD_PATIENCE.as_secs();
         return Ok(Err(format!(
             "the program does not run after {seconds} s: messages are under way that do not end; it runs once they do"

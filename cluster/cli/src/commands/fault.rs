@@ -8,10 +8,9 @@ use niclab_cluster::{
     plan::{NodePlan, Plan},
 };
 use niclab_spec::{
-    DeviceFaults, Faults, FaultsChange,
+    DeviceFaults, DeviceFaultsChange, Faults, FaultsChange,
     monitor::{LinkState, LinkStates},
 };
-use serde::Serialize;
 
 use super::{plan_of, terminal};
 use crate::arguments::FaultArgs;
@@ -23,43 +22,25 @@ use crate::arguments::FaultArgs;
 pub fn run(args: &FaultArgs) -> Result<u8> {
     let plan = plan_of(&args.name.name)?;
     let node = args.node.as_deref().map(|name| node_of(&plan, name)).transpose()?;
-    if let Some(node) = node.filter(|_| args.heal || !args.device.is_empty()) {
-        let before = monitor::device_faults(&plan.monitor_socket, &node.name)?;
-        let faults = if args.heal { DeviceFaults::default() } else { changed(&before, &args.device)? };
-        monitor::set_device_faults(&plan.monitor_socket, &node.name, faults)?;
+    let device = device_change(&args.device)?;
+    if let Some(node) = node.filter(|_| args.heal) {
+        monitor::set_device_faults(&plan.monitor_socket, &node.name, DeviceFaults::default())?;
+    } else if let Some(node) = node.filter(|_| !device.is_empty()) {
+        monitor::change_device_faults(&plan.monitor_socket, &node.name, device)?;
     }
-    let states = match (node, change(args)) {
+    let mut states = match (node, change(args)) {
         (Some(node), Some(change)) => apply(&plan, node, change)?,
         _ => monitor::faults(&plan.monitor_socket)?,
     };
-    let wanted = states.nodes.into_iter().filter(|state| node.is_none_or(|node| node.name == state.name));
-    let nodes = wanted.map(|link| {
-        let device_faults = monitor::device_faults(&plan.monitor_socket, &link.name)?;
-        Ok(NodeState { link, device_faults })
-    });
-    let states = NodeStates { version: states.version, nodes: nodes.collect::<Result<_>>()? };
+    states.nodes.retain(|state| node.is_none_or(|node| node.name == state.name));
     terminal::print(&if args.json { serde_json::to_string_pretty(&states)? } else { text(&states) })?;
     Ok(0)
 }
 
-/// What goes wrong at all nodes that were asked for.
-#[derive(Debug, Serialize)]
-struct NodeStates {
-    version: u32,
-    nodes: Vec<NodeState>,
-}
-
-/// What goes wrong at one node.
-#[derive(Debug, Serialize)]
-struct NodeState {
-    #[serde(flatten)]
-    link: LinkState,
-    device_faults: DeviceFaults,
-}
-
-/// The faults of a NIC, some of them changed as `--device` says.
-fn changed(before: &DeviceFaults, changes: &[String]) -> Result<DeviceFaults> {
-    let mut faults = serde_json::to_value(before)?;
+/// The changes to a NIC's faults that the `--device` options give. The daemon applies them to the faults in force, so that two
+/// commands at once change both their keys.
+fn device_change(changes: &[String]) -> Result<DeviceFaultsChange> {
+    let mut all = DeviceFaultsChange::new();
     for change in changes {
         let (key, value) = change
             .split_once('=')
@@ -67,15 +48,13 @@ fn changed(before: &DeviceFaults, changes: &[String]) -> Result<DeviceFaults> {
         let value = serde_json::from_str(value).with_context(|| {
             format!("--device {change}: the value is a number, or a list of numbers such as [3,7]")
         })?;
-        if let Some(map) = faults.as_object_mut() {
-            map.insert(key.to_owned(), value);
+        all.insert(key.to_owned(), value);
+        // Keys and values that no card takes are named before anything changes.
+        if let Err(error) = DeviceFaults::default().changed(&all) {
+            bail!("--device {change}: {error}");
         }
-        // Key by key, so that the one that is wrong is named.
-        faults = serde_json::from_value::<DeviceFaults>(faults)
-            .and_then(serde_json::to_value)
-            .with_context(|| format!("--device {change}"))?;
     }
-    Ok(serde_json::from_value(faults)?)
+    Ok(all)
 }
 
 fn node_of<'a>(plan: &'a Plan, name: &str) -> Result<&'a NodePlan> {
@@ -123,7 +102,7 @@ fn apply(plan: &Plan, node: &NodePlan, change: FaultsChange) -> Result<LinkState
     Ok(states)
 }
 
-fn text(states: &NodeStates) -> String {
+fn text(states: &LinkStates) -> String {
     let heading = [
         "node",
         "link",
@@ -136,10 +115,10 @@ fn text(states: &NodeStates) -> String {
         "frames so far",
     ];
     let mut rows = vec![heading.map(str::to_owned).to_vec()];
-    rows.extend(states.nodes.iter().map(|state| row(&state.link)));
+    rows.extend(states.nodes.iter().map(row));
     let devices = states.nodes.iter().filter(|state| !state.device_faults.is_none());
     let devices: Vec<String> = devices
-        .map(|state| format!("NIC of {}: {}\n", state.link.name, device_text(&state.device_faults)))
+        .map(|state| format!("NIC of {}: {}\n", state.name, device_text(&state.device_faults)))
         .collect();
     format!("{}{}", table(&rows), devices.concat())
 }
@@ -220,12 +199,12 @@ mod tests {
         let before = DeviceFaults { stale: 0.5, short_at: vec![3], ..DeviceFaults::default() };
         let args = parsed("node0 --device stale=0 --device delay_at=[1,2] --device delay_ns=7").unwrap();
         let expected = DeviceFaults { stale: 0.0, delay_at: vec![1, 2], delay_ns: 7, ..before.clone() };
-        assert_eq!(changed(&before, &args.device).unwrap(), expected);
+        assert_eq!(before.changed(&device_change(&args.device).unwrap()), Ok(expected));
         assert_eq!(change(&args), None, "the link stays as it is");
         for (wrong, part) in
             [("stale", "KEY=VALUE"), ("stale=x", "[3,7]"), ("bald=1", "bald"), ("stale_at=1", "stale_at=1")]
         {
-            let error = format!("{:#}", changed(&before, &[wrong.to_owned()]).unwrap_err());
+            let error = format!("{:#}", device_change(&[wrong.to_owned()]).unwrap_err());
             assert!(error.contains(part), "{wrong}: {error}");
         }
     }
@@ -252,12 +231,10 @@ mod tests {
         let faults =
             Faults { loss: 0.25, bit_errors: 1e-10, delay_ns: 100, partition: true, ..Faults::default() };
         let events = [("dropped_down".to_owned(), 3), ("lost".to_owned(), 0)].into();
-        let cut = LinkState { name: "node1".into(), faults, link_events: events };
+        let device_faults = DeviceFaults { stale: 0.5, short_at: vec![3, 7], ..DeviceFaults::default() };
+        let cut = LinkState { name: "node1".into(), faults, link_events: events, device_faults };
         let whole = LinkState { name: "node0".into(), ..LinkState::default() };
-        let of = |link, device_faults| NodeState { link, device_faults };
-        let broken = DeviceFaults { stale: 0.5, short_at: vec![3, 7], ..DeviceFaults::default() };
-        let nodes = vec![of(whole, DeviceFaults::default()), of(cut, broken)];
-        let text = text(&NodeStates { version: 1, nodes });
+        let text = text(&LinkStates { version: 1, nodes: vec![whole, cut] });
         let words: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(words[1][..8], ["node0", "whole", "0", "0", "0", "0", "0", "0"]);
         assert_eq!(words[2], ["node1", "cut", "0.25", "0", "0", "0", "1e-10", "100", "dropped_down", "3"]);

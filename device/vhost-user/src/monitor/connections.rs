@@ -1,15 +1,25 @@
 //! Who is connected to the monitor, and who is hung up on when another wants in.
 
 use std::net::Shutdown;
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use parking_lot::Mutex;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use parking_lot::{Condvar, Mutex};
 
 /// Most connections at a time, each with a thread of its own. When one more comes, the one that was silent for longest is
 /// hung up on: whoever connects and says nothing keeps nobody out.
+///
+/// The bound holds for threads, too: the new connection waits until the thread of the other one has ended. A client that asked
+/// for what takes long on one connection after another would otherwise have a thread for each.
 pub const MAX_CONNECTIONS: usize = 16;
+
+/// How long a new connection waits for a thread before it is refused. A thread that waits for the world's lock gives up
+/// within [`niclab_spec::monitor::LOCK_PATIENCE`].
+const THREAD_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Most of them that watch. They are never hung up on for another's sake, so some places are kept for questions.
 pub const MAX_WATCHES: usize = 8;
@@ -18,6 +28,9 @@ pub const MAX_WATCHES: usize = 8;
 #[derive(Debug, Default)]
 pub struct Connections {
     open: Mutex<Vec<Place>>,
+    /// Threads of connections, also of those that were hung up on.
+    threads: Mutex<usize>,
+    thread_ended: Condvar,
     /// Counts what was heard, of anybody.
     heard: AtomicU64,
 }
@@ -43,6 +56,17 @@ impl Connections {
         if self.open.lock().len() >= MAX_CONNECTIONS && !self.hang_up_on_silent() {
             return None;
         }
+        let mut threads = self.threads.lock();
+        self.thread_ended.wait_while_for(
+            &mut threads,
+            |threads| *threads >= MAX_CONNECTIONS,
+            THREAD_PATIENCE,
+        );
+        if *threads >= MAX_CONNECTIONS {
+            return None;
+        }
+        *threads += 1;
+        drop(threads);
         let stream = Arc::new(stream);
         let place = Place { stream: Arc::clone(&stream), last_heard: self.count(), is_watching: false };
         self.open.lock().push(place);
@@ -70,6 +94,15 @@ impl Seat {
         &self.stream
     }
 
+    /// Whether the connection is over: either end has hung up. A client that only ends its own half still waits for the answer.
+    pub fn is_over(&self) -> bool {
+        let mut socket = [PollFd::new(self.stream.as_fd(), PollFlags::empty())];
+        poll(&mut socket, PollTimeout::ZERO).is_ok()
+            && socket
+                .iter()
+                .any(|socket| socket.revents().is_some_and(|events| events.contains(PollFlags::POLLHUP)))
+    }
+
     /// A whole request was heard.
     pub fn on_request(&self) {
         let count = self.connections.count();
@@ -93,5 +126,7 @@ impl Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         self.connections.open.lock().retain(|place| !Arc::ptr_eq(&place.stream, &self.stream));
+        *self.connections.threads.lock() -= 1;
+        self.connections.thread_ended.notify_all();
     }
 }

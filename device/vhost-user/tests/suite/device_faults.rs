@@ -178,13 +178,42 @@ fn faults_change_while_the_daemon_runs() {
     assert!(b.try_receive().is_some());
     let all_lost = DeviceFaults { stale: 1.0, ..DeviceFaults::default() };
     assert_eq!(set(all_lost.clone()), Answer::Done);
-    assert_eq!(ask(&Request::DeviceFaults { node: node.clone() }), Answer::DeviceFaults(all_lost));
+    match ask(&Request::Faults) {
+        Answer::Faults(states) => assert_eq!(states.nodes[1].device_faults, all_lost),
+        other => panic!("{other:?}"),
+    }
     send(&lab, &mut a, [2], 0);
     assert!(b.try_receive().is_none());
     assert_eq!(set(DeviceFaults::default()), Answer::Done);
     send(&lab, &mut a, [3], 0);
     assert!(b.try_receive().is_none(), "slice 2 never comes");
     assert_eq!(stats(&lab, 1).device_faults, [("stale".to_owned(), 1)].into());
+}
+
+#[test]
+fn clients_that_change_device_faults_at_once_lose_no_change() {
+    let lab = lab(1);
+    let node = &lab.config().nodes[0].name;
+    std::thread::scope(|scope| {
+        for key in ["stale_at", "short_at", "delay_at", "bad_status_at"] {
+            let lab = &lab;
+            scope.spawn(move || {
+                for number in 1..=200_u64 {
+                    let change = [(key.to_owned(), vec![number].into())].into_iter().collect();
+                    let request = Request::ChangeDeviceFaults { node: node.clone(), change };
+                    let Answer::Faults(states) = answer(lab.daemon().shell(), &request) else { panic!() };
+                    let faults = &states.nodes[0].device_faults;
+                    let rate = faults.rates().into_iter().find(|rate| key.starts_with(rate.key)).unwrap();
+                    assert_eq!(rate.at, [number], "{key}");
+                }
+            });
+        }
+    });
+    let unknown = [("stall".to_owned(), 1.into())].into_iter().collect();
+    let request = Request::ChangeDeviceFaults { node: node.clone(), change: unknown };
+    assert!(
+        matches!(answer(lab.daemon().shell(), &request), Answer::Error { message } if message.contains("stall"))
+    );
 }
 
 #[test]

@@ -5,14 +5,15 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use crate::common::{PATIENCE, lab};
+use crate::common::process::Process;
+use crate::common::{PATIENCE, lab, until};
 use niclab_device::lab::Lab;
 use niclab_device::monitor::answer_by;
 use niclab_device::monitor::connections::{MAX_CONNECTIONS, MAX_WATCHES};
 use niclab_device::monitor::heart::Heart;
 use niclab_device::watch::WatchError;
 use niclab_spec::monitor::{Answer, LOCK_PATIENCE, Request, STATS_VERSION};
-use niclab_spec::{DeviceFaults, Faults, FaultsChange, WatchRequest, WatchSubject};
+use niclab_spec::{DeviceFaults, DeviceFaultsChange, Faults, FaultsChange, WatchRequest, WatchSubject};
 
 struct Client(BufReader<UnixStream>);
 
@@ -71,7 +72,7 @@ fn a_world_whose_lock_is_kept_is_told_and_for_how_long() {
         Request::Faults,
         Request::ChangeFaults { node: node(), change: FaultsChange::default() },
         Request::SetFaults { node: node(), faults: Faults::default() },
-        Request::DeviceFaults { node: node() },
+        Request::ChangeDeviceFaults { node: node(), change: DeviceFaultsChange::new() },
         Request::SetDeviceFaults { node: node(), faults: DeviceFaults::default() },
     ];
     assert!(requests.iter().all(|request| held_ms(request).is_none()), "all are answered");
@@ -115,6 +116,42 @@ fn whoever_is_silent_keeps_nobody_out() {
         clients.push(Client::silent(&lab));
     }
     assert!(Client::silent(&lab).is_served());
+}
+
+#[test]
+fn long_requests_end_with_their_connection() {
+    let daemon = Process::start(1);
+    let names = || -> Vec<String> {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", daemon.id())).unwrap();
+        let name =
+            |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+        tasks.map(|task| name(task.unwrap()).trim().to_owned()).collect()
+    };
+    let threads = || names().len();
+    // Once it has answered, all its own threads are there.
+    assert!(matches!(daemon.ask(&Request::Heartbeat), Answer::Heartbeat(_)));
+    until("the question's thread ends", || names().iter().all(|name| name != "monitor-client"));
+    let (threads_before, descriptors_before) = (threads(), daemon.descriptors());
+    let mut clients = Vec::new();
+    let line = serde_json::to_string(&Request::AwaitBrokenRules { seen: 0 }).unwrap() + "\n";
+    for _ in 0..6 * MAX_CONNECTIONS {
+        let mut client = UnixStream::connect(daemon.monitor_socket()).unwrap();
+        client.write_all(line.as_bytes()).unwrap();
+        clients.push(client);
+        // A thread that has given its place back is there for a moment longer.
+        let (threads, descriptors) = (threads() - threads_before, daemon.descriptors() - descriptors_before);
+        assert!(threads <= 2 * MAX_CONNECTIONS, "{threads} threads for {} requests", clients.len());
+        assert!(
+            descriptors <= 2 * MAX_CONNECTIONS,
+            "{descriptors} descriptors for {} requests",
+            clients.len()
+        );
+    }
+    // Answered though all threads were taken, long before the requests' own patience is over.
+    assert!(matches!(daemon.ask(&Request::Heartbeat), Answer::Heartbeat(_)));
+    drop(clients);
+    until("all threads end with their connections", || names().iter().all(|name| name != "monitor-client"));
+    assert_eq!(daemon.descriptors(), descriptors_before, "{:?}", names());
 }
 
 #[test]

@@ -88,6 +88,11 @@ impl Process {
         self.config.nodes[node].ethernet_socket.clone()
     }
 
+    /// Where clients of the monitor connect.
+    pub fn monitor_socket(&self) -> PathBuf {
+        self.config.monitor_socket.clone()
+    }
+
     /// Address of a node's card.
     pub fn mac(&self, node: usize) -> [u8; 6] {
         self.config.nodes[node].mac.0
