@@ -66,7 +66,8 @@ fn shared_folder_loses_no_line_and_reports_a_full_disk() {
         .collect();
     let text = fs::read_to_string(&path).expect("the log");
     let mut found: Vec<&str> = text.lines().collect();
-    (expected.sort(), found.sort_unstable());
+    expected.sort();
+    found.sort_unstable();
     assert_eq!(found, expected, "{outcome}");
     for number in 1..=LINES {
         assert!(outcome.stdout.contains(&format!("node1 | followed number {number}\n")), "{outcome}");

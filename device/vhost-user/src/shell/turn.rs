@@ -18,6 +18,9 @@ pub const LAUNCH_NS: u32 = 300;
 /// To take a frame from one place to the next, whatever its length.
 pub const FRAME_NS: u32 = 500;
 
+/// To read memory of a guest for a card and feed the card with it, however little it is.
+pub const READ_NS: u32 = 300;
+
 /// To take one control request and answer it, interrupt included.
 pub const REQUEST_NS: u32 = 2_500;
 

@@ -35,7 +35,7 @@ use super::lent::{Carried, LentFrame, Loan};
 use super::network::Network;
 use super::node::{Node, Nodes, Numbers};
 use super::time_limit::TimeLimit;
-use super::turn::{FRAME_NS, LAUNCH_NS, REQUEST_NS, Turn, frame_ns};
+use super::turn::{FRAME_NS, LAUNCH_NS, READ_NS, REQUEST_NS, Turn, frame_ns};
 
 /// Nodes and what they share, for as long as somebody holds them.
 pub struct World<'a> {
@@ -601,6 +601,8 @@ impl World<'_> {
         self.common.latest = self.common.latest.max(output.at());
         let is_as_made = !self.common.has_device_faults && !self.common.is_unkind;
         let is_lending = self.common.lends && is_as_made && self.common.network.may_lend();
+        // A card may read again because of what it reads, with nothing else in between: a guest whose ring has no end, say.
+        let is_read = matches!(output, Output::DmaRead { .. } | Output::WindowRead { .. });
         let Node { card, bus, lent_frames, .. } = self.nodes.get_mut(node)?;
         match output {
             Output::DmaWrite { address, words, .. } => card.write(address, &words),
@@ -639,6 +641,10 @@ impl World<'_> {
             Output::Interrupt { cause, port, .. } => card.raise(cause, port),
             Output::Complete { token, bytes, .. } => card.complete(token, bytes),
             Output::Reply { token, bytes, .. } => card.reply(token, &bytes),
+        }
+        if is_read {
+            self.common.turn.spend(READ_NS);
+            self.spend_work(node);
         }
         None
     }

@@ -463,7 +463,8 @@ fn whatever_is_done_with_bursts_both_ways_do_the_same() {
     };
     TestRunner::new(cases).run(&(any_config(0.3), bursts()), hold).unwrap();
     let [_, series, carried_on] = sums.get();
-    assert!(carried_on > series / 8, "{carried_on} of {series} were carried on");
+    // The share depends on what is sampled: a tenth to a fifth.
+    assert!(carried_on > series / 16, "{carried_on} of {series} were carried on");
     assert!(carried_on < series, "each run has a first one that is worked out");
 }
 
