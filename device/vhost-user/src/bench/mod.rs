@@ -183,7 +183,7 @@ impl fmt::Display for Report {
             writeln!(f, "  two cores over testpmd {ratio:>12.2}")?;
         }
         if let Some(why) = &self.testpmd_left_out {
-            writeln!(f, "  testpmd       left out: {why}")?;
+            writeln!(f, "  {:<14}left out: {why}", "testpmd")?;
         }
         Ok(())
     }
