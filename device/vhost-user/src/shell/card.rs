@@ -659,13 +659,14 @@ impl Card {
 
     /// Looks through memory that nobody in the guest is to touch.
     pub fn check_memory(&mut self) {
-        if let Some(rules) = &mut self.rules {
+        if let Some(rules) = self.rules.as_mut().filter(|_| self.stopped.is_none()) {
             rules.check_memory(&self.memory);
         }
     }
 
-    /// The host is gone or starts anew: no port of it lives on, and nothing more is written into its memory.
-    pub fn host_reset(&mut self, bus: &mut NodeBus) {
+    /// The host is gone or starts anew: no port of it lives on, and nothing more is written into its memory. `was_stopped` says that
+    /// the device had stopped before: the driver may have freed the memory of its ports since.
+    pub fn host_reset(&mut self, bus: &mut NodeBus, was_stopped: bool) {
         self.is_running = false;
         self.is_told_cut = false;
         self.is_stalled = false;
@@ -674,7 +675,9 @@ impl Card {
         self.events.forget();
         self.manners.iter_mut().for_each(|manners| manners.forget());
         // Until now, in which the driver waits for its reset, the memory of open ports was the card's.
-        self.check_memory();
+        if !was_stopped {
+            self.check_memory();
+        }
         self.rules.iter_mut().for_each(|rules| rules.on_reset());
         self.nic.handle(bus.clock(), Input::HostReset, bus);
         self.follow_ports();

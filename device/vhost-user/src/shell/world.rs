@@ -745,7 +745,7 @@ impl World<'_> {
         self.fail_deferred_reads(node);
         let Some((card, bus)) = self.node(node) else { return };
         let was_stalled = card.is_stalled;
-        card.host_reset(bus);
+        card.host_reset(bus, stopped.is_some());
         self.common.acts += 1;
         self.common.stalled -= usize::from(was_stalled);
         self.common.turn = Turn::WHOLE;

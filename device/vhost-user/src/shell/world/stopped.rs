@@ -19,6 +19,8 @@ impl World<'_> {
         if !card.is_running {
             return false;
         }
+        // After a driver's reset the memory of its ports is its own again, and this is the last moment before it.
+        card.check_memory();
         card.is_running = false;
         card.stopped = Some(Box::default());
         self.common.acts += 1;
