@@ -293,6 +293,10 @@ impl VringT<GuestMemory> for Vring {
 
     fn set_queue_ready(&self, ready: bool) {
         let was_ready = self.inner.get_ref().get_queue().ready();
+        // The thread of the queue takes chains until the queue is not ready, so its position is final only then.
+        if !ready {
+            self.inner.set_queue_ready(false);
+        }
         let position = self.position();
         {
             let mut stop = self.stop.lock();
@@ -305,7 +309,9 @@ impl VringT<GuestMemory> for Vring {
                 other => other,
             };
         }
-        self.inner.set_queue_ready(ready);
+        if ready {
+            self.inner.set_queue_ready(true);
+        }
         self.call_thread();
     }
 

@@ -1,6 +1,7 @@
 //! Machines that stop and continue, as a debugger has them do, and drivers that reset their device, which look the same at first.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use niclab_abi::QUEUE_SIZE;
 use niclab_abi::control::{OP_PING, OP_PORT_OPEN, PORT_ANY, PortOpen};
@@ -125,10 +126,21 @@ fn messages_to_a_stopped_machine_arrive_when_it_continues() {
 fn request_made_while_the_machine_stops_is_answered() {
     let lab = lab(1);
     let guest = lab.guest(0).unwrap();
+    let answered = AtomicU64::new(0);
     std::thread::scope(|scope| {
-        let asking = scope.spawn(|| (0..50).for_each(|_| drop(guest.request(OP_PING, &[]).unwrap())));
+        let asking = scope.spawn(|| {
+            for _ in 0..50 {
+                guest.request(OP_PING, &[]).unwrap();
+                answered.fetch_add(1, Ordering::Relaxed);
+            }
+        });
         while !asking.is_finished() {
+            let before = answered.load(Ordering::Relaxed);
             stop_and_continue(&guest);
+            // A machine that is stopped again before its card was ever served makes no progress.
+            until("a request is answered", || {
+                asking.is_finished() || answered.load(Ordering::Relaxed) > before
+            });
         }
     });
 }
