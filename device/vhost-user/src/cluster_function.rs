@@ -376,7 +376,13 @@ impl VhostUserBackend for ClusterFunction {
         let mut again = match self.start_device(vrings) {
             None => return Ok(()),
             // QEMU takes kicks away that it had made before the stop and that were not heard: all queues are looked at.
-            Some(true) => (0..=QUEUES).fold(false, |again, event| self.serve_queue(event, vrings) || again),
+            Some(true) => {
+                let mut again = false;
+                for event in 0..=QUEUES {
+                    again |= self.serve_queue(event, vrings);
+                }
+                again
+            }
             Some(false) => self.serve_queue(event, vrings),
         };
         if !self.link.attention().is_ending() {
