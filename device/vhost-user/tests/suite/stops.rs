@@ -69,7 +69,7 @@ fn machine_stop_keeps_the_card_of_every_model() {
         guest.connection().stop_machine().unwrap();
         assert_eq!((is_open(&lab, 0), is_driver_ok(&lab, 0)), (before.1, false), "{}", model.name);
         start_anew(&guest);
-        until("the reset", || !lab.daemon().shell().world().nodes[0].card.stopped.is_some());
+        until("the reset", || lab.daemon().shell().world().nodes[0].card.stopped.is_none());
         assert!(!is_open(&lab, 0) && !is_driver_ok(&lab, 0), "{}: {opened:?}", model.name);
     }
 }
