@@ -264,14 +264,30 @@ pub const VARIANTS: &[Variant] = &[
     },
     Variant {
         name: "count-believed",
-        class: "a completion index that the device wrote is taken for what was submitted: more than all is free",
+        class: "a completion index that the device wrote is believed: more can be complete at once than was submitted",
         driver: Driver::Ultra,
-        finder: Finder::Believed("rule slot-free"),
-        edits: &[Edit {
-            file: "example.c",
-            sound: "	return e->launched - READ_ONCE(e->received->status.launched) < NICLAB_SLOTS;",
-            broken: "	return e->launched < READ_ONCE(e->received->status.launched) + NICLAB_SLOTS;",
-        }],
+        finder: Finder::Believed("panic"),
+        edits: &[
+            Edit {
+                file: "example.c",
+                sound: "	u64 launched, taken, released;
+",
+                broken: "	u64 launched, taken, released, completed;
+	u64 batches[NICLAB_SLOTS + 1];
+",
+            },
+            Edit {
+                file: "example.c",
+                sound: "	return e->launched - READ_ONCE(e->received->status.launched) < NICLAB_SLOTS;
+",
+                broken: "	u64 completed = READ_ONCE(e->received->status.launched);
+
+	e->batches[completed - e->completed]++;
+	e->completed = completed;
+	return e->launched - completed < NICLAB_SLOTS;
+",
+            },
+        ],
     },
     Variant {
         name: "port-believed",

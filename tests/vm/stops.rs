@@ -41,7 +41,7 @@ fn messages_continue_after_machine_stops() {
     for nic in ["ultra", "match", "gamma"] {
         let niclab = Niclab::new();
         niclab.run(["up", "--nic", nic, "--nodes", "2"]).success();
-        let perf = ["niclab-perf", "pingpong", "-s", "16", "--iterations", "100000000"];
+        let perf = ["niclab-perf", "pingpong", "-s", "16", "--iterations", "10000000"];
         let mut programs =
             ["node0", "node1"].map(|node| niclab.start([&["exec", node, "--"][..], &perf].concat()));
         let has_grown = |before: &[u64]| {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use niclab_user::slices::Flags;
 
-use super::{Buffers, End, Injection, Latency, Outcome, Step};
+use super::{Buffers, End, Injection, Latency, Outcome, Step, room_for};
 use crate::Failure;
 use crate::channel::{Channel, Kind, Tag, receive};
 
@@ -28,8 +28,7 @@ pub fn run(
     let (outgoing, incoming) = buffers.of(step);
     let (warmup, bursts) = (step.warmup.div_ceil(BURST), step.iterations.div_ceil(BURST));
     // Allocated before the loop: nothing in it allocates.
-    let samples = usize::try_from(bursts).unwrap_or_default();
-    let (mut silent, mut ringing) = (Vec::with_capacity(samples), Vec::with_capacity(samples));
+    let (mut silent, mut ringing) = (room_for(bursts)?, room_for(bursts)?);
     for burst in 0..warmup + bursts {
         let numbers = burst * BURST + 1..=(burst + 1) * BURST;
         // The one before is received by then, and all of it has left the card.

@@ -2,6 +2,19 @@
 
 use serde::Serialize;
 
+use crate::Failure;
+
+/// Room for the times of so many round trips, one word each.
+///
+/// # Errors
+/// [`Failure::Usage`] when the guest's memory cannot hold them.
+pub fn room_for(samples: u64) -> Result<Vec<u64>, Failure> {
+    let mut room = Vec::new();
+    let is_there = usize::try_from(samples).is_ok_and(|samples| room.try_reserve_exact(samples).is_ok());
+    let refused = || format!("no memory for the times of {samples} round trips, 8 bytes each: ask for fewer");
+    is_there.then_some(room).ok_or_else(|| Failure::Usage(refused()))
+}
+
 /// Percentiles of round trips, nanoseconds of wall time. A percentile is the smallest sample that so many percent of the
 /// samples do not exceed (nearest rank): always one that was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -42,6 +55,13 @@ impl Latency {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn more_samples_than_memory_holds_are_refused() {
+        assert!(room_for(1_000).expect("8,000 bytes").capacity() >= 1_000);
+        let refused = room_for(u64::MAX / 16).expect_err("more than any memory").to_string();
+        assert!(refused.contains("of 1152921504606846975 round trips"), "{refused}");
+    }
 
     #[test]
     fn percentiles_are_nearest_ranks() {

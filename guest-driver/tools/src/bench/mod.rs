@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::channel::{Kind, Tag, pattern};
 
-pub use latency::Latency;
+pub use latency::{Latency, room_for};
 
 /// Which end of the channel this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Buffers, End, Latency, Outcome, Step};
+use super::{Buffers, End, Latency, Outcome, Step, room_for};
 use crate::Failure;
 use crate::channel::{Channel, receive};
 
@@ -25,7 +25,7 @@ pub fn run(
 fn measure(channel: &mut impl Channel, step: &Step, buffers: &mut Buffers) -> Result<Outcome, Failure> {
     let (outgoing, incoming) = buffers.of(step);
     // Allocated before the loop: nothing in it allocates.
-    let mut samples = Vec::with_capacity(usize::try_from(step.iterations).unwrap_or_default());
+    let mut samples = room_for(step.iterations)?;
     let mut last = Instant::now();
     for number in 1..=step.warmup + step.iterations {
         channel.send_pattern(outgoing, step.data(number), step.flags.flags(number))?;

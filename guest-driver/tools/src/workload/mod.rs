@@ -23,7 +23,7 @@ use niclab_workloads::{
 };
 
 use crate::Failure;
-use crate::bench::{Latency, Outcome};
+use crate::bench::{Latency, Outcome, room_for};
 use crate::cue;
 
 /// The longest description of a workload.
@@ -153,7 +153,7 @@ fn measure(stage: &Stage<'_>, performer: &mut impl Performs) -> Result<Option<Ou
         && plan.measured.get(usize::from(rank)).is_some_and(has_more);
     let is_measured = is_first_of_pair || is_echoed;
     let takes_trips = is_measured && workload.pattern != Pattern::Stream;
-    let mut trips = Vec::with_capacity(if takes_trips { workload.count as usize } else { 0 });
+    let mut trips = room_for(if takes_trips { workload.count } else { 0 })?;
     let began = Instant::now();
     let mut last = began;
     performer.perform(script(&plan.measured), plan.expected(&plan.measured, rank), &mut || {
