@@ -281,8 +281,9 @@ pub const VARIANTS: &[Variant] = &[
                 sound: "	return e->launched - READ_ONCE(e->received->status.launched) < NICLAB_SLOTS;
 ",
                 broken: "	u64 completed = READ_ONCE(e->received->status.launched);
+	u32 batch = completed - e->completed;
 
-	e->batches[completed - e->completed]++;
+	e->batches[batch]++;
 	e->completed = completed;
 	return e->launched - completed < NICLAB_SLOTS;
 ",
