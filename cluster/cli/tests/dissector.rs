@@ -78,8 +78,10 @@ fn tshark_captures_a_cluster_live() {
         place.command(["capture", "--name", "lab", "-o", "-"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut piped = tshark(root.path(), &extcaps);
     piped.args(["-i", "-"]).args(fields).stdin(capture.stdout.take().unwrap());
-    let piped = piped.output().unwrap();
-    assert!(piped.status.success() && lines(&piped.stdout) == 4, "{piped:?}");
+    let output = piped.output().unwrap();
+    // It holds the pipe's other end.
+    drop(piped);
+    assert!(output.status.success() && lines(&output.stdout) == 4, "{output:?}");
     assert!(capture.wait().unwrap().success());
 
     symlink(EXTCAP, extcaps.join("niclab-extcap")).unwrap();
