@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
-use niclab_spec::{ClusterName, RuleChecking};
+use niclab_spec::{ClusterName, OnNodeExit, RuleChecking};
 
 /// Which cluster to boot.
 #[derive(Clone, Debug, Default, Args)]
@@ -63,6 +63,24 @@ pub struct ClusterArgs {
     pub boot_timeout: Option<u64>,
 }
 
+/// What happens to the other nodes when a node ends.
+#[derive(Clone, Copy, Debug, Default, Args)]
+#[command(next_help_heading = "Cluster")]
+pub struct NodeExitArgs {
+    /// Let the other nodes continue when a node powers off, reboots or panics, or its QEMU ends (docs/FAULTS.md). Without it the cluster
+    /// ends.
+    #[arg(long)]
+    pub keep_going: bool,
+}
+
+impl NodeExitArgs {
+    /// What happens where the cluster file says this.
+    #[must_use]
+    pub const fn over(self, of_file: OnNodeExit) -> OnNodeExit {
+        if self.keep_going { OnNodeExit::Continue } else { of_file }
+    }
+}
+
 /// What is done where a driver breaks a rule.
 ///
 /// # Errors
@@ -88,5 +106,18 @@ impl ClusterArgs {
         // Guests share the host's cores, so the time grows with their number.
         let usual = (60 + 10 * nodes as u64) * u64::from(patience);
         Duration::from_secs(self.boot_timeout.unwrap_or(usual))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keep_going_overrides_the_cluster_file() {
+        let over = |keep_going, of_file| NodeExitArgs { keep_going }.over(of_file);
+        assert_eq!(over(true, OnNodeExit::Stop), OnNodeExit::Continue);
+        assert_eq!(over(false, OnNodeExit::Continue), OnNodeExit::Continue);
+        assert_eq!(over(false, OnNodeExit::Stop), OnNodeExit::Stop);
     }
 }

@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use clap::{Args, Parser, Subcommand, ValueEnum, builder::PossibleValuesParser};
 use niclab_bench::{BenchSection, compare::DEFAULT_PROFILE, figures::PaperFigures};
 use niclab_cluster::{
-    arguments::{ClusterArgs, rule_checking, seed},
+    arguments::{ClusterArgs, NodeExitArgs, rule_checking, seed},
     conform::case::Kind,
 };
 use niclab_images::Watcher;
@@ -227,6 +227,9 @@ pub struct RunArgs {
     /// Write which lines of the nodes' drivers were carried out to this file, as lcov. Needs `--kernel watching`.
     #[arg(long, value_name = "FILE")]
     pub coverage: Option<PathBuf>,
+    /// Whether a node may end without the others.
+    #[command(flatten)]
+    pub node_exit: NodeExitArgs,
     /// End the commands after so many seconds.
     #[arg(long, value_name = "SECONDS")]
     pub timeout: Option<u64>,
@@ -572,6 +575,9 @@ pub struct UpArgs {
     /// The cluster.
     #[command(flatten)]
     pub cluster: ClusterArgs,
+    /// Whether a node may end without the others.
+    #[command(flatten)]
+    pub node_exit: NodeExitArgs,
 }
 
 /// Arguments of `inspect`.

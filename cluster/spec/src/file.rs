@@ -72,6 +72,10 @@ pub struct ClusterFile {
     /// What is done where a driver breaks a rule of the device programmer's manual. Live only.
     #[serde(default, skip_serializing_if = "is_off")]
     pub rules: RuleChecking,
+    /// What happens to the other nodes when a node's guest powers off, reboots or panics, or its QEMU ends. Only for `niclab run` and
+    /// `niclab up`.
+    #[serde(default, skip_serializing_if = "OnNodeExit::is_stop")]
+    pub on_node_exit: OnNodeExit,
     /// Links to the switch. An entry without `node` changes the default for all nodes.
     pub link: Vec<LinkEntry>,
 }
@@ -101,8 +105,28 @@ impl Default for ClusterFile {
             device_faults: DeviceFaults::default(),
             unkind: None,
             rules: RuleChecking::default(),
+            on_node_exit: OnNodeExit::default(),
             link: Vec::new(),
         }
+    }
+}
+
+/// What happens to the other nodes when a node ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnNodeExit {
+    /// The cluster ends.
+    #[default]
+    Stop,
+    /// The other nodes continue, and the cluster ends with the last one.
+    Continue,
+}
+
+impl OnNodeExit {
+    /// Whether the cluster ends.
+    #[must_use]
+    pub const fn is_stop(&self) -> bool {
+        matches!(self, Self::Stop)
     }
 }
 
@@ -192,4 +216,20 @@ pub enum BootChoice {
 #[must_use]
 pub fn schema() -> Schema {
     schema_for!(ClusterFile)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn node_exit_stops_the_cluster_unless_the_file_says_continue() {
+        let file = |text: &str| toml::from_str::<ClusterFile>(text);
+        assert_eq!(file("").unwrap().on_node_exit, OnNodeExit::Stop);
+        let continued = file("on_node_exit = \"continue\"").unwrap();
+        assert_eq!(continued.on_node_exit, OnNodeExit::Continue);
+        assert_eq!(file(&toml::to_string(&continued).unwrap()).unwrap(), continued);
+        let error = file("on_node_exit = \"restart\"").unwrap_err().to_string();
+        assert!(error.contains("`stop` or `continue`"), "{error}");
+    }
 }

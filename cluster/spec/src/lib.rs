@@ -43,7 +43,7 @@ pub use address::MacAddress;
 pub use device_faults::{DeviceFaultProblem, DeviceFaultRate, DeviceFaults, DeviceFaultsChange};
 pub use error::{Place, Problem, SpecError};
 pub use explain::explain;
-pub use file::{AcceleratorChoice, BootChoice, ClusterFile, LinkEntry, NodeEntry, schema};
+pub use file::{AcceleratorChoice, BootChoice, ClusterFile, LinkEntry, NodeEntry, OnNodeExit, schema};
 pub use link::{FaultError, Faults, FaultsChange, LinkConfig};
 pub use name::{ClusterName, ClusterNameError};
 pub use nic::{NicConfig, NicModel, WaitPolicy};

@@ -11,8 +11,8 @@ use niclab_model::fabric::ethernet::mac_of_station;
 
 use crate::{
     AcceleratorChoice, BootChoice, ClusterFile, ClusterName, DeviceFaults, Faults, Forwarding, Framing,
-    LinkConfig, LinkEntry, MacAddress, NicConfig, NodeEntry, Problem, Profile, RuleChecking, Source,
-    SpecError,
+    LinkConfig, LinkEntry, MacAddress, NicConfig, NodeEntry, OnNodeExit, Problem, Profile, RuleChecking,
+    Source, SpecError,
     name::{ClusterNameError, LABEL_REMEDY, is_label},
 };
 
@@ -52,6 +52,8 @@ pub struct Cluster {
     pub lockstep: bool,
     /// What is done where a driver breaks a rule.
     pub rules: RuleChecking,
+    /// What happens to the other nodes when a node ends.
+    pub on_node_exit: OnNodeExit,
     /// The seed of every random choice.
     pub seed: u64,
 }
@@ -232,6 +234,7 @@ impl Source {
             profile,
             lockstep: file.lockstep.unwrap_or(false),
             rules: file.rules,
+            on_node_exit: file.on_node_exit,
             seed: file.seed,
         };
         cluster.set_kernel(self.kernel_of(file));

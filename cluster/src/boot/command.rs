@@ -1,7 +1,10 @@
 //! Commands on nodes whose output is a result.
 
 use std::{
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -13,10 +16,15 @@ use thiserror::Error;
 use crate::{
     boot::running::{Event, RunningCluster},
     guests::agent::{AgentClient, AgentError, Output},
+    plan::NodePlan,
 };
 
 /// The most output that is kept of a command; more than any of the benchmarks prints.
 const MAX_OUTPUT_BYTES: usize = 1 << 20;
+
+/// The numbers of commands in [`Event::CommandOver`]. No two runs share one: after a failure, commands that were not waited for end
+/// in the time of the next run. `niclab run` numbers its commands by rank, below these.
+static NEXT_NUMBER: AtomicUsize = AtomicUsize::new(1 << 20);
 
 /// A command did not give a result.
 #[derive(Debug, Error)]
@@ -85,6 +93,7 @@ pub fn run(running: &mut RunningCluster, commands: &[NodeCommand], limit: Durati
     let deadline = Instant::now() + limit;
     let agents: Vec<Arc<AgentClient>> = running.agents().cloned().collect();
     let mut threads = Vec::new();
+    let first = NEXT_NUMBER.fetch_add(commands.len(), Ordering::Relaxed);
     for (index, command) in commands.iter().enumerate() {
         let exec = Exec { argv: command.argv.clone(), ..Exec::default() };
         let (agent, sender) = (agents.get(command.rank).cloned(), running.sender());
@@ -93,18 +102,18 @@ pub fn run(running: &mut RunningCluster, commands: &[NodeCommand], limit: Durati
             let gone = || AgentError::Gone("there is no such node".to_owned());
             let code = agent.ok_or_else(gone).and_then(|agent| run_on(&agent, exec, &mut output));
             // If nobody listens any more, the cluster is being taken down.
-            let _ = sender.send(Event::CommandOver(index, code.map_err(|error| error.to_string())));
+            let _ = sender.send(Event::CommandOver(first + index, code.map_err(|error| error.to_string())));
             output
         }));
     }
     let mut codes = vec![None; commands.len()];
     while codes.iter().any(Option::is_none) {
         match running.next_event(deadline)? {
-            Some(Event::CommandOver(index, result)) => {
+            Some(Event::CommandOver(number, result)) => {
                 let failed = result != Ok(0);
-                if let Some(slot) = codes.get_mut(index) {
-                    *slot = Some(result);
-                }
+                let slot = number.checked_sub(first).and_then(|index| codes.get_mut(index));
+                let Some(slot) = slot else { continue };
+                *slot = Some(result);
                 if failed {
                     // The others may wait for the one that failed, so they are not waited for.
                     break;
@@ -118,6 +127,27 @@ pub fn run(running: &mut RunningCluster, commands: &[NodeCommand], limit: Durati
         }
     }
     outputs(running, commands, codes, threads)
+}
+
+/// As [`run`], the same command on every node that has not ended. What each printed, by rank; none of a node that has ended.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_on_all(
+    running: &mut RunningCluster,
+    command: impl Fn(usize, &NodePlan) -> NodeCommand,
+    limit: Duration,
+) -> Result<Vec<Option<String>>> {
+    let nodes = running.plan().nodes.iter().enumerate();
+    let nodes = nodes.filter(|(rank, _)| !running.ended_nodes().contains_key(rank));
+    let commands: Vec<NodeCommand> = nodes.map(|(rank, node)| command(rank, node)).collect();
+    let mut texts = vec![None; running.plan().nodes.len()];
+    for (command, text) in commands.iter().zip(run(running, &commands, limit)?) {
+        if let Some(slot) = texts.get_mut(command.rank) {
+            *slot = Some(text);
+        }
+    }
+    Ok(texts)
 }
 
 fn outputs(

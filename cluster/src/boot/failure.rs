@@ -86,7 +86,10 @@ pub enum Failure {
         folder: PathBuf,
     },
     /// A guest switched itself off, or wanted to boot again.
-    #[error("{node} switched itself off or rebooted, which ends the cluster; console of {node}:\n{console}")]
+    #[error(
+        "{node} switched itself off or rebooted, which ends the cluster (--keep-going lets the other nodes continue); console of \
+         {node}:\n{console}"
+    )]
     SwitchedOff {
         /// The node.
         node: String,

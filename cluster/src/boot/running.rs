@@ -6,6 +6,7 @@
 //! children of a dead owner.
 
 use std::{
+    collections::BTreeMap,
     fmt,
     io::{BufRead, BufReader, Read, Write},
     os::unix::process::ExitStatusExt,
@@ -21,7 +22,7 @@ use std::{
 };
 
 use niclab_images::Cache;
-use niclab_spec::daemon::READY_LINE;
+use niclab_spec::{OnNodeExit, daemon::READY_LINE};
 use rustix::{fs::CWD, process::Signal};
 
 pub use crate::boot::failure::{DownRequest, Failure, KernelPanic};
@@ -29,6 +30,7 @@ use crate::{
     boot::{
         driver::{self, LoadError},
         failure::DAEMON_READY_TIMEOUT,
+        node_end::NodeEnd,
         progress::{BootProgress, Stage},
         template::{self, Damage, GuestMemory, Saved},
     },
@@ -134,6 +136,8 @@ pub struct RunningCluster {
     placement: Option<Placement>,
     /// Where the consoles are kept, once they are.
     kept: Option<PathBuf>,
+    /// The nodes that ended while the others continue, by rank.
+    ended_nodes: BTreeMap<usize, NodeEnd>,
 }
 
 impl RunningCluster {
@@ -226,6 +230,7 @@ impl RunningCluster {
                 guests: Vec::new(),
                 placement: None,
                 kept: None,
+                ended_nodes: BTreeMap::new(),
                 daemon_stdin: Some(stdin),
                 daemon,
                 sender,
@@ -355,9 +360,9 @@ impl RunningCluster {
 
     fn outcome(&mut self, event: Event) -> Result<Event, Failure> {
         match event {
-            Event::Ended(name) => Err(self.ended(&name)),
+            Event::Ended(ref name) => self.process_ended(name).map(|()| event),
             // The connection to an agent closes before the process ends: the end says more than the connection.
-            Event::CommandOver(_, Err(_)) => self.hung_up().map_or(Ok(event), Err),
+            Event::CommandOver(_, Err(_)) => self.hung_up().map(|()| event),
             Event::Signal(signal) => Err(Failure::Signal(signal)),
             Event::Down(request) => Err(Failure::Down(request)),
             Event::Abandoned => Err(Failure::Abandoned),
@@ -383,17 +388,54 @@ impl RunningCluster {
     /// # Errors
     /// That [`Failure`].
     pub fn check_guests(&mut self) -> Result<(), Failure> {
-        self.hung_up().map_or(Ok(()), |failure| Err(self.with_consoles(failure)))
+        self.hung_up().map_err(|failure| self.with_consoles(failure))
     }
 
-    fn hung_up(&mut self) -> Option<Failure> {
-        let has_hung_up =
-            |agent: &Option<Arc<AgentClient>>| agent.as_ref().is_some_and(|agent| agent.has_hung_up());
-        let rank = self.agents.iter().position(has_hung_up)?;
-        let guest = self.guests.get_mut(rank)?;
-        guest.wait_until(Instant::now() + HUNG_UP_TIMEOUT)?;
-        let name = guest.name.clone();
-        Some(self.ended(&name))
+    /// Waits for the QEMUs that have closed their connections to the agents, and records their ends.
+    fn hung_up(&mut self) -> Result<(), Failure> {
+        let mut ended = Vec::new();
+        for (rank, (guest, agent)) in self.guests.iter_mut().zip(&self.agents).enumerate() {
+            let has_hung_up = agent.as_ref().is_some_and(|agent| agent.has_hung_up());
+            if has_hung_up
+                && !self.ended_nodes.contains_key(&rank)
+                && guest.wait_until(Instant::now() + HUNG_UP_TIMEOUT).is_some()
+            {
+                ended.push(guest.name.clone());
+            }
+        }
+        ended.iter().try_for_each(|name| self.process_ended(name))
+    }
+
+    /// A process ended, and the cluster with it, unless the process is the QEMU of a node that the others do without.
+    fn process_ended(&mut self, name: &str) -> Result<(), Failure> {
+        let rank = self.guests.iter().position(|guest| guest.name == name);
+        if rank.is_some_and(|rank| self.ended_nodes.contains_key(&rank)) {
+            return Ok(());
+        }
+        let failure = self.ended(name);
+        let is_up = self.agents.iter().all(Option::is_some);
+        let has_others = self.ended_nodes.len() + 1 < self.plan.nodes.len();
+        match (rank, NodeEnd::of(&failure)) {
+            (Some(rank), Some(end)) if self.keeps_going() && is_up && has_others => {
+                eprintln!(
+                    "niclab: {}; the other nodes continue; its last words:\n{}",
+                    end.reason, end.details
+                );
+                self.ended_nodes.insert(rank, end);
+                Ok(())
+            }
+            _ => Err(failure),
+        }
+    }
+
+    fn keeps_going(&self) -> bool {
+        self.plan.on_node_exit == OnNodeExit::Continue
+    }
+
+    /// The nodes that ended while the others continue, by rank.
+    #[must_use]
+    pub const fn ended_nodes(&self) -> &BTreeMap<usize, NodeEnd> {
+        &self.ended_nodes
     }
 
     /// The failure, with what ran out on the host, and the folder in which the consoles of all nodes are kept from now on.
@@ -428,7 +470,12 @@ impl RunningCluster {
         let rank = self.guests.iter().position(|guest| guest.name == name).unwrap_or_default();
         let status = self.guests.get_mut(rank).and_then(Process::exit_status);
         let (node, console) = self.node_and_console(rank);
-        let panics = self.panics();
+        // A node that ends alone says nothing of the others.
+        let panics = if self.keeps_going() {
+            self.plan.nodes.get(rank).and_then(kernel_panic).into_iter().collect()
+        } else {
+            self.panics()
+        };
         if !panics.is_empty() {
             return Failure::Panicked(panics);
         }

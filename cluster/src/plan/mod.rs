@@ -12,7 +12,7 @@ use std::{
 use niclab_agent::Identity;
 use niclab_images::{Cache, DriverModule, Images, WatchingKernel};
 use niclab_spec::{
-    Cluster, ClusterName, MacAddress, Node, RuleChecking,
+    Cluster, ClusterName, MacAddress, Node, OnNodeExit, RuleChecking,
     daemon::{DaemonConfig, NodeSockets},
     descriptors,
 };
@@ -110,6 +110,9 @@ pub struct Plan {
     /// What is done where a driver breaks a rule.
     #[serde(default)]
     pub rules: RuleChecking,
+    /// What happens to the other nodes when a node ends. A new plan has `Stop`: benchmarks and tests need all nodes.
+    #[serde(default)]
+    pub on_node_exit: OnNodeExit,
 }
 
 /// A kernel that watches.
@@ -263,6 +266,7 @@ impl Plan {
             nodes,
             templates,
             rules: cluster.rules,
+            on_node_exit: OnNodeExit::Stop,
         })
     }
 

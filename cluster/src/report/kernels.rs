@@ -6,9 +6,12 @@ use anyhow::Result;
 use niclab_agent::interrupts_of;
 use niclab_spec::report::{Checked, GuestTime, NodeFigures};
 
-use crate::boot::{
-    command::{self, CommandError, NodeCommand},
-    running::RunningCluster,
+use crate::{
+    boot::{
+        command::{self, CommandError, NodeCommand},
+        running::RunningCluster,
+    },
+    plan::NodePlan,
 };
 
 /// The cluster function in [`Counts`].
@@ -50,17 +53,17 @@ echo
 cat /proc/interrupts
 "#;
 
-/// Counts of all guests, by rank; none where one cannot say, which is logged.
+/// Counts of all guests, by rank; none where one cannot say, which is logged. Those of a node that has ended are empty.
 ///
 /// # Errors
 /// [`crate::boot::running::Failure`] when the cluster ends.
 pub fn read(running: &mut RunningCluster) -> Result<Option<Vec<Kernel>>> {
-    let nodes = running.plan().nodes.iter().enumerate();
-    let commands: Vec<NodeCommand> =
-        nodes.map(|(rank, node)| NodeCommand::shell(rank, SCRIPT, &[node.mac.to_string()])).collect();
+    let command = |rank, node: &NodePlan| NodeCommand::shell(rank, SCRIPT, &[node.mac.to_string()]);
     let limit = LIMIT * running.plan().patience;
-    match command::run(running, &commands, limit) {
-        Ok(texts) => Ok(Some(texts.iter().map(|text| parse(text)).collect())),
+    match command::run_on_all(running, command, limit) {
+        Ok(texts) => {
+            Ok(Some(texts.iter().map(|text| text.as_deref().map(parse).unwrap_or_default()).collect()))
+        }
         Err(error) if error.is::<CommandError>() => {
             log::warn!("the report goes without the guests' own counts: {error}");
             Ok(None)

@@ -14,7 +14,10 @@ use super::{
     perf,
 };
 use crate::{
-    boot::running::RunningCluster, daemon::monitor, guests::program::ProgramFailure, watching::Watched,
+    boot::{node_end::NodeEnd, running::RunningCluster},
+    daemon::monitor,
+    guests::program::ProgramFailure,
+    watching::Watched,
 };
 
 /// What every counter counted in the time that is reported.
@@ -80,6 +83,12 @@ impl CommandOutcome {
             Some(ProgramFailure { how, console }) => Self { error: Some(how), console, ..self },
             None => self,
         }
+    }
+
+    /// The command's node has ended.
+    pub fn node_ended(&mut self, end: &NodeEnd) {
+        self.error = Some(end.reason.clone());
+        self.console = end.details.lines().map(str::to_owned).collect();
     }
 }
 
@@ -170,7 +179,8 @@ fn add_outcomes(report: &mut Report, commands: Vec<CommandOutcome>, kernels: Opt
         node.console = command.console;
     }
     for (node, kernel) in report.nodes.iter_mut().zip(kernels.into_iter().flatten()) {
-        node.guest_interrupts = Some(kernel.interrupts);
+        // A guest that has ended cannot say.
+        node.guest_interrupts = Some(kernel.interrupts).filter(|counts| !counts.is_empty());
     }
 }
 

@@ -94,8 +94,8 @@ pub struct Status {
 pub struct NodeStatus {
     /// Host name.
     pub name: String,
-    /// QEMU's pid.
-    pub pid: u32,
+    /// QEMU's pid; none once the node has ended.
+    pub pid: Option<u32>,
     /// Address of the Ethernet function.
     pub address: Ipv4Addr,
     /// Ethernet address of the card.

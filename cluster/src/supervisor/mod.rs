@@ -9,11 +9,12 @@
 pub mod control;
 
 use std::{
+    collections::BTreeMap,
     fs,
     io::{self, Read, Write},
     net::Shutdown,
     os::unix::net::{UnixListener, UnixStream},
-    sync::{Arc, Condvar, Mutex, PoisonError, mpsc},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc},
     thread,
     time::{Duration, Instant},
 };
@@ -29,7 +30,10 @@ use self::control::{
     ControlError, FAILURE, NodeStatus, PLAN, Reply, Request, SOCKET, STATUS_VERSION, Status,
 };
 use crate::{
-    boot::running::{DownRequest, Event, Failure, RunningCluster},
+    boot::{
+        node_end::NodeEnd,
+        running::{DownRequest, Event, Failure, RunningCluster},
+    },
     guests::agent::{AgentClient, AgentError, CommandHandle, CommandSender, join_now},
     host::{
         exit_code::OWN_FAILURE,
@@ -37,7 +41,7 @@ use crate::{
         runtime::{ClusterFolder, RuntimeRoot},
         signals,
     },
-    plan::Plan,
+    plan::{NodePlan, Plan},
 };
 
 /// How long a guest may take to say how healthy it is when somebody asks.
@@ -117,24 +121,51 @@ fn tell(progress: &Progress) {
     let _ = stdout.flush();
 }
 
-/// Why the cluster ended, for threads that serve clients: written once, before the guests are ended.
+/// Why the cluster or nodes of it ended, for threads that serve clients.
 #[derive(Default)]
 struct Ending {
-    reason: Mutex<Option<String>>,
+    reasons: Mutex<EndReasons>,
     known: Condvar,
+}
+
+#[derive(Default)]
+struct EndReasons {
+    /// Of the cluster: written once, before the guests are ended.
+    of_cluster: Option<String>,
+    /// Of nodes that the others do without, by rank.
+    of_nodes: BTreeMap<usize, String>,
+}
+
+impl EndReasons {
+    fn of(&self, rank: usize) -> Option<&String> {
+        self.of_nodes.get(&rank).or(self.of_cluster.as_ref())
+    }
 }
 
 impl Ending {
     fn tell(&self, failure: &Failure) {
-        *self.reason.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure.to_string());
+        self.lock().of_cluster = Some(failure.to_string());
         self.known.notify_all();
     }
 
-    /// Waits for the reason, at most for so long.
-    fn wait(&self, limit: Duration) -> Option<String> {
-        let reason = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.known.wait_timeout_while(reason, limit, |reason| reason.is_none());
-        waited.map_or_else(|poisoned| poisoned.into_inner().0.clone(), |(reason, _)| reason.clone())
+    fn tell_nodes(&self, ended: &BTreeMap<usize, NodeEnd>) {
+        self.lock().of_nodes = ended.iter().map(|(rank, end)| (*rank, end.reason.clone())).collect();
+        self.known.notify_all();
+    }
+
+    /// Why the node ended, by itself or with the cluster. Waits for the reason, at most for so long.
+    fn wait(&self, rank: usize, limit: Duration) -> Option<String> {
+        let waited = self.known.wait_timeout_while(self.lock(), limit, |reasons| reasons.of(rank).is_none());
+        waited.unwrap_or_else(PoisonError::into_inner).0.of(rank).cloned()
+    }
+
+    /// Why the node ended that the others do without, if it did.
+    fn of_node(&self, rank: usize) -> Option<String> {
+        self.lock().of_nodes.get(&rank).cloned()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, EndReasons> {
+        self.reasons.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -162,7 +193,7 @@ impl Supervisor {
             Ok(mut cluster) => {
                 tell(&Progress::Up);
                 close_stdout();
-                let failure = wait_for_end(&mut cluster);
+                let failure = wait_for_end(&mut cluster, &ending);
                 ending.tell(&failure);
                 cluster.shut_down(!failure.is_asked_for());
                 failure
@@ -237,33 +268,38 @@ impl Supervisor {
                 control::write_line(&mut stream, &Reply::Down)
             }
             Request::Exec { node, exec } => match self.start(&node, exec) {
-                Ok(command) => {
+                Ok((rank, command)) => {
                     control::write_line(&mut stream, &Reply::Running)?;
-                    relay(&command, stream, &self.ending)
+                    relay(&command, stream, rank, &self.ending)
                 }
                 Err(message) => control::write_line(&mut stream, &Reply::Error { message }),
             },
         }
     }
 
-    fn start(&self, name: &str, exec: niclab_agent::Exec) -> Result<CommandHandle, String> {
+    fn start(&self, name: &str, exec: niclab_agent::Exec) -> Result<(usize, CommandHandle), String> {
         let rank = self.plan.nodes.iter().position(|node| node.name == name);
         let rank = rank.ok_or_else(|| {
             let names: Vec<&str> = self.plan.nodes.iter().map(|node| node.name.as_str()).collect();
             format!("no node is called `{name}`; the nodes are {}", names.join(", "))
         })?;
-        self.agent(rank).and_then(|agent| agent.exec(exec)).map_err(|error| error.to_string())
+        let command = self.agent(rank)?.exec(exec).map_err(|error| error.to_string())?;
+        Ok((rank, command))
     }
 
     /// The node's agent. One that was lost (the guest's init starts it anew) is connected to again.
-    fn agent(&self, rank: usize) -> Result<Arc<AgentClient>, AgentError> {
-        let unknown = || AgentError::Silent(format!("there is no node {rank}"));
+    /// An error where the node has ended.
+    fn agent(&self, rank: usize) -> Result<Arc<AgentClient>, String> {
+        let unknown = || format!("there is no node {rank}");
         let (slot, node) = self.agents.get(rank).zip(self.plan.nodes.get(rank)).ok_or_else(unknown)?;
+        let ended = |rank| self.ending.of_node(rank);
+        if let Some(reason) = ended(rank) {
+            return Err(reason);
+        }
         let mut agent = slot.lock().unwrap_or_else(PoisonError::into_inner);
         if agent.is_lost() {
-            let anew = AgentClient::connect(&node.agent_socket, Instant::now() + RECONNECT_TIMEOUT)?;
-            anew.join(&join_now(&node.identity), Instant::now() + JOIN_TIMEOUT)?;
-            *agent = anew;
+            // The reason may become known only meanwhile: the connection closes before the process ends.
+            *agent = reconnect(node).map_err(|error| ended(rank).unwrap_or_else(|| error.to_string()))?;
         }
         Ok(Arc::clone(&agent))
     }
@@ -281,17 +317,22 @@ impl Supervisor {
             nodes: nodes
                 .map(|(rank, (node, &pid))| NodeStatus {
                     name: node.name.clone(),
-                    pid,
+                    pid: self.ending.of_node(rank).is_none().then_some(pid),
                     address: node.address,
                     mac: node.mac,
                     health: self
                         .agent(rank)
-                        .and_then(|agent| agent.health(HEALTH_TIMEOUT))
-                        .map_err(|error| error.to_string()),
+                        .and_then(|agent| agent.health(HEALTH_TIMEOUT).map_err(|error| error.to_string())),
                 })
                 .collect(),
         }
     }
+}
+
+fn reconnect(node: &NodePlan) -> Result<Arc<AgentClient>, AgentError> {
+    let anew = AgentClient::connect(&node.agent_socket, Instant::now() + RECONNECT_TIMEOUT)?;
+    anew.join(&join_now(&node.identity), Instant::now() + JOIN_TIMEOUT)?;
+    Ok(anew)
 }
 
 /// Tells when the cluster is handed over, or that whoever ordered it is gone.
@@ -312,18 +353,23 @@ fn close_stdout() {
     }
 }
 
-fn wait_for_end(cluster: &mut RunningCluster) -> Failure {
+fn wait_for_end(cluster: &mut RunningCluster, ending: &Ending) -> Failure {
     loop {
         // Any time far away: the loop looks again.
         match cluster.next_event(Instant::now() + Duration::from_secs(3600)) {
-            Ok(_) => {}
+            Ok(_) => ending.tell_nodes(cluster.ended_nodes()),
             Err(failure) => return failure,
         }
     }
 }
 
 /// Carries messages between a client and its command until the command is over or the client is gone.
-fn relay(command: &CommandHandle, stream: UnixStream, ending: &Ending) -> Result<(), ControlError> {
+fn relay(
+    command: &CommandHandle,
+    stream: UnixStream,
+    rank: usize,
+    ending: &Ending,
+) -> Result<(), ControlError> {
     let input = command.sender().clone();
     let mut from_client = stream.try_clone()?;
     thread::spawn(move || {
@@ -331,16 +377,16 @@ fn relay(command: &CommandHandle, stream: UnixStream, ending: &Ending) -> Result
             end_politely(&input);
         }
     });
-    let result = relay_output(command, &stream, ending);
+    let result = relay_output(command, &stream, rank, ending);
     // Whatever the reason: the other half holds the connection too, and the client must see its end.
     let _ = stream.shutdown(Shutdown::Both);
     result
 }
 
-/// Why a command has no end of its own: where QEMU has ended, the reason of the cluster's end.
-fn refusal(error: &AgentError, ending: &Ending) -> ToHost {
+/// Why a command has no end of its own: where QEMU has ended, the reason of the node's or the cluster's end.
+fn refusal(error: &AgentError, rank: usize, ending: &Ending) -> ToHost {
     let reason = match error {
-        AgentError::HungUp => ending.wait(ENDING_TIMEOUT),
+        AgentError::HungUp => ending.wait(rank, ENDING_TIMEOUT),
         _ => None,
     };
     let mut message = reason.unwrap_or_else(|| error.to_string());
@@ -352,10 +398,11 @@ fn refusal(error: &AgentError, ending: &Ending) -> ToHost {
 fn relay_output(
     command: &CommandHandle,
     mut stream: &UnixStream,
+    rank: usize,
     ending: &Ending,
 ) -> Result<(), ControlError> {
     loop {
-        let message = command.next().unwrap_or_else(|error| refusal(&error, ending));
+        let message = command.next().unwrap_or_else(|error| refusal(&error, rank, ending));
         let is_last = matches!(message, ToHost::Exit(_) | ToHost::Refused(_));
         let mut bytes = Vec::new();
         message.into_frame(0, 0)?.encode(&mut bytes);

@@ -67,10 +67,8 @@ pub fn check(plan: &Plan) -> Result<(), Uncovered> {
 /// [`Uncovered`]; when the cluster ends, or the file cannot be written.
 pub fn write(running: &mut RunningCluster, file: OutputFile) -> Result<()> {
     check(running.plan())?;
-    let ranks = 0..running.plan().nodes.len();
-    let commands: Vec<NodeCommand> = ranks.map(|rank| NodeCommand::shell(rank, ASK, &[])).collect();
     let limit = LIMIT * running.plan().patience;
-    let texts = command::run(running, &commands, limit)?;
+    let texts = command::run_on_all(running, |rank, _| NodeCommand::shell(rank, ASK, &[]), limit)?;
     let found = read(running.plan(), &texts)?;
     let text = lcov(&found);
     let path = file.path().to_owned();
@@ -83,10 +81,12 @@ pub fn write(running: &mut RunningCluster, file: OutputFile) -> Result<()> {
     Ok(())
 }
 
-fn read(plan: &Plan, texts: &[String]) -> Result<BTreeMap<String, FileCoverage>, Uncovered> {
+fn read(plan: &Plan, texts: &[Option<String>]) -> Result<BTreeMap<String, FileCoverage>, Uncovered> {
     let watching = plan.watching.as_ref().ok_or(Uncovered::Kernel)?;
     let mut found = BTreeMap::new();
-    for (node, text) in plan.nodes.iter().zip(texts) {
+    // A guest that has ended cannot say.
+    let nodes = plan.nodes.iter().zip(texts);
+    for (node, text) in nodes.filter_map(|(node, text)| Some((node, text.as_ref()?))) {
         let counts = counted(text).ok_or_else(|| Uncovered::NotWhole(node.name.clone()))?;
         let own = node.driver.as_ref().map(|own| &own.module);
         if let Some(module) = own.or(watching.driver.as_ref()) {

@@ -51,20 +51,20 @@ pub fn look(running: &mut RunningCluster) -> Result<Vec<Watched>> {
     let Some(watching) = running.plan().watching.clone() else { return Ok(Vec::new()) };
     let names: Vec<String> =
         watching.kernel.watchers.iter().map(|watcher| watcher.name().to_owned()).collect();
-    let ranks = 0..running.plan().nodes.len();
-    let commands: Vec<NodeCommand> = ranks.map(|rank| NodeCommand::shell(rank, guest::ASK, &names)).collect();
     let limit = LIMIT * running.plan().patience;
-    let texts = match command::run(running, &commands, limit) {
+    let command = |rank, _: &NodePlan| NodeCommand::shell(rank, guest::ASK, &names);
+    let texts = match command::run_on_all(running, command, limit) {
         Ok(texts) => texts,
         Err(error) if error.is::<CommandError>() => {
             log::warn!("{error}");
-            vec![String::new(); commands.len()]
+            vec![None; running.plan().nodes.len()]
         }
         Err(error) => return Err(error),
     };
     let nodes = running.plan().nodes.iter().zip(&texts);
     let answer = |text: &str| guest::answer(&watching.kernel.watchers, text);
-    Ok(nodes.map(|(node, text)| of_node(&watching, node, answer(text))).collect())
+    let text = |text: &Option<String>| answer(text.as_deref().unwrap_or_default());
+    Ok(nodes.map(|(node, said)| of_node(&watching, node, text(said))).collect())
 }
 
 /// What the consoles alone say: of a cluster that has ended.

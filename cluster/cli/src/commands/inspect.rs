@@ -102,7 +102,7 @@ fn text(inspection: &Inspection) -> String {
             node.name.clone(),
             node.address.to_string(),
             node.mac.to_string(),
-            node.pid.to_string(),
+            node.pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string()),
             health,
             interrupts.map_or_else(|| "-".to_owned(), |count| count.to_string()),
         ]);

@@ -84,7 +84,8 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     root.sweep();
     let cluster = prepare::cluster(&args.cluster)?;
     let name = cluster.name.clone().unwrap_or_else(|| ClusterName::of_run(std::process::id()));
-    let plan = prepare::plan(&args.cluster, &cluster, &name, &root, args.cluster.offline)?;
+    let mut plan = prepare::plan(&args.cluster, &cluster, &name, &root, args.cluster.offline)?;
+    plan.on_node_exit = args.node_exit.over(cluster.on_node_exit);
     if args.coverage.is_some() {
         coverage::check(&plan)?;
     }
@@ -130,7 +131,7 @@ fn commands_and_report(
     let measurement = is_wanted.then(|| Measurement::begin(running)).transpose()?;
     // Within what is measured, so that they show nothing else.
     let watches = RunWatches::begin(outputs.watches, &running.plan().monitor_socket)?;
-    let (commands, mut exit_code) = commands(running, args)?;
+    let (mut commands, mut exit_code) = commands(running, args)?;
     let files = watches.end();
     let readings = measurement.map(|measurement| measurement.end(running)).transpose()?;
     // Behind all that is measured.
@@ -138,6 +139,11 @@ fn commands_and_report(
     eprint!("{}", watching::text(&watched));
     if exit_code == 0 && watching::is_anything_found(&watched) {
         exit_code = FOUND;
+    }
+    for (rank, end) in running.ended_nodes() {
+        commands[*rank].node_ended(end);
+        // A node may end after its command.
+        exit_code = if exit_code == 0 { OWN_FAILURE } else { exit_code };
     }
     if let Some(file) = outputs.coverage {
         coverage::write(running, file)?;
@@ -183,11 +189,15 @@ fn commands(running: &mut RunningCluster, args: &RunArgs) -> Result<(Vec<Command
         let Some(event) = running.next_event(deadline)? else {
             return Err(running.with_consoles(Failure::TimedOut(timeout)).into());
         };
-        if let Event::CommandOver(rank, result) = event {
+        // A larger number is of a command that read counters before.
+        if let Event::CommandOver(rank, result) = event
+            && rank < codes.len()
+        {
             if first_bad == 0 {
                 first_bad = *result.as_ref().unwrap_or(&OWN_FAILURE);
             }
             if let Err(error) = &result
+                && !running.ended_nodes().contains_key(&rank)
                 && !reader_is_gone()
             {
                 eprintln!("niclab: {}: {error}", running.plan().nodes[rank].name);
@@ -213,9 +223,8 @@ fn tell_failures(running: &mut RunningCluster, failures: &[Option<ProgramFailure
         eprintln!("niclab: {node}: the command failed: {}", failure.how);
         failure.console.iter().for_each(|line| eprintln!("niclab: {node}: console: {line}"));
     }
-    if failures.iter().any(Option::is_some)
-        && let Some(folder) = running.keep_consoles()
-    {
+    let has_failed = failures.iter().any(Option::is_some) || !running.ended_nodes().is_empty();
+    if has_failed && let Some(folder) = running.keep_consoles() {
         eprintln!("niclab: the consoles of all nodes are kept in {}", folder.display());
     }
 }

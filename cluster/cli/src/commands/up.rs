@@ -42,7 +42,8 @@ pub fn run(args: &UpArgs) -> Result<u8> {
         // Known before anything is built.
         return Err(RuntimeError::Taken(name).into());
     }
-    let plan = prepare::plan(&args.cluster, &cluster, &name, &root, args.cluster.offline)?;
+    let mut plan = prepare::plan(&args.cluster, &cluster, &name, &root, args.cluster.offline)?;
+    plan.on_node_exit = args.node_exit.over(cluster.on_node_exit);
     let (count, accelerator) = (plan.nodes.len(), plan.accelerator.clone());
     let boot_timeout = args.cluster.boot_timeout(count, plan.patience);
     let starting = plan.start.way.doing();

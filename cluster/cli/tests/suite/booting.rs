@@ -8,12 +8,13 @@ use std::{
 
 use niclab_cluster::{
     boot::{
-        command::{self, NodeCommand},
+        command::{self, CommandError, NodeCommand},
         progress::Stage,
         running::{Event, Failure, RunningCluster},
     },
     host::runtime::RuntimeRoot,
 };
+use niclab_spec::OnNodeExit;
 
 use crate::support::{
     GOOD_DAEMON, OOPS, PATIENCE, TEMPLATES_CONSOLE, lives, name, plan, restored_plan, template_in,
@@ -198,13 +199,17 @@ fn a_template_that_is_gone_or_cut_short_after_the_plan_was_made_is_named() {
     }
 }
 
+fn kill(pid: u32) {
+    let pid = rustix::process::Pid::from_raw(pid.try_into().unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+}
+
 #[test]
 fn a_daemon_killed_while_guests_run_ends_the_cluster() {
     let case = Case::new();
     let mut cluster = case.boot(GOOD_DAEMON, &["good"], PATIENCE).unwrap();
     let (_, daemon) = cluster.pids();
-    let pid = rustix::process::Pid::from_raw(daemon.try_into().unwrap()).unwrap();
-    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    kill(daemon);
     let failure = cluster.next_event(Instant::now() + PATIENCE).unwrap_err();
     assert!(failure.to_string().contains("daemon ended (signal 9)"), "{failure}");
     cluster.shut_down(false);
@@ -215,12 +220,74 @@ fn a_qemu_killed_while_it_runs_ends_the_cluster() {
     let case = Case::new();
     let mut cluster = case.boot(GOOD_DAEMON, &["good", "good"], PATIENCE).unwrap();
     let (guests, _) = cluster.pids();
-    let pid = rustix::process::Pid::from_raw(guests[1].try_into().unwrap()).unwrap();
-    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    kill(guests[1]);
     let failure = cluster.next_event(Instant::now() + PATIENCE).unwrap_err();
     assert!(failure.to_string().contains("QEMU of node1 ended (signal 9)"), "{failure}");
     cluster.shut_down(false);
     assert!(!lives(guests[0]), "the other guest ends too");
+}
+
+/// A cluster whose nodes may end without the others.
+fn keeping_going(case: &Case, daemon: &str, modes: &[&str]) -> Result<RunningCluster, Failure> {
+    let folder = case.root.claim(&name("c")).unwrap();
+    let mut plan = plan(case.root.path(), "c", daemon, modes);
+    plan.on_node_exit = OnNodeExit::Continue;
+    RunningCluster::boot(plan, folder, PATIENCE, &mut |_| {})
+}
+
+fn end_reason(cluster: &RunningCluster, rank: usize) -> Option<&str> {
+    cluster.ended_nodes().get(&rank).map(|end| end.reason.as_str())
+}
+
+#[test]
+fn killed_qemu_leaves_the_others_until_the_last_one_ends() {
+    let case = Case::new();
+    let mut cluster = keeping_going(&case, GOOD_DAEMON, &["good", "good"]).unwrap();
+    let (guests, _) = cluster.pids();
+    kill(guests[1]);
+    let event = cluster.next_event(Instant::now() + PATIENCE).unwrap();
+    assert!(matches!(&event, Some(Event::Ended(name)) if name == "node1"), "{event:?}");
+    assert_eq!(end_reason(&cluster, 1), Some("QEMU of node1 ended (signal 9)"));
+    assert!(lives(guests[0]) && end_reason(&cluster, 0).is_none());
+    kill(guests[0]);
+    let failure = cluster.next_event(Instant::now() + PATIENCE).unwrap_err();
+    assert!(failure.to_string().contains("QEMU of node0 ended (signal 9)"), "{failure}");
+    cluster.shut_down(false);
+    assert!(!case.root.folder(&name("c")).exists());
+}
+
+#[test]
+fn node_that_panics_fails_its_command_and_no_other() {
+    let case = Case::new();
+    let mut cluster = keeping_going(&case, GOOD_DAEMON, &["good", "good", "good"]).unwrap();
+    let on = |rank, word: &str| NodeCommand { rank, argv: vec![word.to_owned()] };
+    let error = command::run(&mut cluster, &[on(0, "0"), on(1, "panic")], PATIENCE).unwrap_err();
+    assert!(error.is::<CommandError>(), "{error}");
+    let reason = "the kernel of node1 panicked: BUG: kernel NULL pointer dereference";
+    assert!(
+        end_reason(&cluster, 1).is_some_and(|text| text.starts_with(reason)),
+        "{:?}",
+        cluster.ended_nodes()
+    );
+    assert!(cluster.ended_nodes()[&1].details.contains("own_write+0x4"));
+    let texts = command::run_on_all(&mut cluster, |rank, _| on(rank, "0"), PATIENCE).unwrap();
+    assert_eq!(texts, [Some("0 of 3\n".to_owned()), None, Some("2 of 3\n".to_owned())]);
+    // A second node ends for its own reason.
+    assert!(command::run(&mut cluster, &[on(2, "quit")], PATIENCE).is_err());
+    assert_eq!(end_reason(&cluster, 2), Some("node2 switched itself off or rebooted"));
+    cluster.shut_down(false);
+}
+
+#[test]
+fn cluster_ends_where_a_node_ends_in_the_boot_or_the_daemon_ends() {
+    let case = Case::new();
+    let failure = keeping_going(&case, GOOD_DAEMON, &["good", "dies"]).err().unwrap();
+    assert!(failure.to_string().contains("QEMU of node1 ended (exit code 1)"), "{failure}");
+    let mut cluster = keeping_going(&case, GOOD_DAEMON, &["good", "good"]).unwrap();
+    kill(cluster.pids().1);
+    let failure = cluster.next_event(Instant::now() + PATIENCE).unwrap_err();
+    assert!(failure.to_string().contains("daemon ended (signal 9)"), "{failure}");
+    cluster.shut_down(false);
 }
 
 #[test]

@@ -16,12 +16,14 @@ use crate::support::{GOOD_DAEMON, PATIENCE, lives, plan, wait_for};
 use niclab_agent::{Exec, Join, ToGuest, ToHost};
 use niclab_cluster::{
     host::runtime::RuntimeRoot,
+    plan::Plan,
     supervisor::{
         HandedOver, Order, Progress,
         control::{self, Reply, Request},
     },
 };
 use niclab_spec::{
+    OnNodeExit,
     monitor::{Answer, Heartbeat, STATS_VERSION, Stuck},
     watch::{ChunkWriter, WatchSummary},
 };
@@ -66,12 +68,22 @@ impl Up {
         modes: &[&str],
         boot_timeout: Duration,
     ) -> Self {
+        Self::begin_changed(program, arguments, boot_timeout, |root| plan(root, "niclab", daemon, modes))
+    }
+
+    /// Begins with this plan, which is made for the folder of all clusters.
+    fn begin_changed(
+        program: &str,
+        arguments: &[&str],
+        boot_timeout: Duration,
+        plan: impl Fn(&Path) -> Plan,
+    ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("r");
         let mut supervisor = Command::new(program);
         supervisor.args(arguments).env("NICLAB_RUNTIME_DIR", &root);
         let mut supervisor = supervisor.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let order = Order { root: root.clone(), plan: plan(&root, "niclab", daemon, modes), boot_timeout };
+        let order = Order { root: root.clone(), plan: plan(&root), boot_timeout };
         let mut orderer = supervisor.stdin.take().unwrap();
         control::write_line(&mut orderer, &order).unwrap();
         let progress = BufReader::new(supervisor.stdout.take().unwrap());
@@ -80,6 +92,16 @@ impl Up {
 
     fn new(modes: &[&str]) -> Self {
         Self::begin(GOOD_DAEMON, modes, PATIENCE).until_up()
+    }
+
+    /// A cluster whose nodes may end without the others.
+    fn keeping_going(modes: &[&str]) -> Self {
+        let program = env!("CARGO_BIN_EXE_niclab");
+        let plan = |root: &Path| {
+            let plan = plan(root, "niclab", GOOD_DAEMON, modes);
+            Plan { on_node_exit: OnNodeExit::Continue, ..plan }
+        };
+        Self::begin_changed(program, &["supervise"], PATIENCE, plan).until_up()
     }
 
     fn until_up(self) -> Self {
@@ -103,7 +125,7 @@ impl Up {
     fn pids(&self) -> Vec<u32> {
         match control::ask(&self.root.join("niclab"), &Request::Status).unwrap() {
             Reply::Status(status) => {
-                status.nodes.iter().map(|node| node.pid).chain([status.daemon_pid]).collect()
+                status.nodes.iter().filter_map(|node| node.pid).chain([status.daemon_pid]).collect()
             }
             reply => panic!("{reply:?}"),
         }
@@ -333,6 +355,33 @@ fn a_cluster_that_ends_by_itself_leaves_the_reason() {
     assert_eq!(text(&up.niclab(&["logs", "node1"]).stdout), "booting in mode good\n", "logs are still there");
     assert_eq!(up.niclab(&["down"]).status.code(), Some(0));
     assert!(!up.root.join("niclab").exists());
+}
+
+#[test]
+fn exec_and_inspect_name_a_node_that_ended_and_the_others_run() {
+    let mut up = Up::keeping_going(&["good", "good", "good"]);
+    let pids = up.pids();
+    let reason = "node1 switched itself off or rebooted";
+    // The command that meets the end, and one that comes later.
+    for word in ["quit", "0"] {
+        let output = up.niclab(&["exec", "node1", "--", word]);
+        assert_eq!(output.status.code(), Some(125), "{word}");
+        assert!(text(&output.stderr).contains(reason), "{word}: {}", text(&output.stderr));
+    }
+    let output = up.niclab(&["exec", "node2", "--", "0"]);
+    assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(0), "2 of 3\n"));
+    fake_monitor(&up, &Answer::Heartbeat(Heartbeat { version: STATS_VERSION, wall_waited_ns: 5 }));
+    let output = up.niclab(&["inspect"]);
+    assert_eq!(output.status.code(), Some(1), "a node is not healthy");
+    let table = text(&output.stdout);
+    assert!(table.contains(reason) && table.matches(" healthy ").count() == 2, "{table}");
+    let json: serde_json::Value = serde_json::from_slice(&up.niclab(&["inspect", "--json"]).stdout).unwrap();
+    assert!(json["nodes"][1]["pid"].is_null() && json["nodes"][0]["pid"].is_u64(), "{json:#}");
+    assert_eq!(text(&up.niclab(&["logs", "node1"]).stdout), "booting in mode good\n");
+    let output = up.niclab(&["down"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(up.supervisor.wait().unwrap().success());
+    assert!(!pids.iter().any(|&pid| lives(pid)) && !up.root.join("niclab").exists());
 }
 
 #[test]
