@@ -26,6 +26,63 @@ fn a_cluster_stays_up_until_it_is_taken_down() {
 }
 
 #[test]
+fn run_keeps_going_when_one_node_reboots() {
+    let niclab = Niclab::new();
+    // The others see that node1 is gone, and reach each other all the same.
+    let script = "case $NICLAB_RANK in
+            0) other=node2 ;;
+            1) echo the last words >/dev/console; reboot -f; sleep 60 ;;
+            2) other=node0 ;;
+        esac
+        while ping -q -c 1 -W 1 node1 >/dev/null; do sleep 0.1; done
+        ping -q -c 2 -W 5 $other >/dev/null && echo finished";
+    let run =
+        ["run", "--keep-going", "--nodes", "3", "--timeout", "120", "--report", "json", "--", "sh", "-c"];
+    let outcome = niclab.run([&run[..], &[script]].concat());
+    assert_eq!(outcome.code(), 125, "{outcome}");
+    let reason = "node1 switched itself off or rebooted";
+    assert!(outcome.stderr.contains(&format!("niclab: {reason}; the other nodes continue")), "{outcome}");
+    for node in ["node0", "node2"] {
+        assert!(outcome.stderr.contains(&format!("{node} | finished\n")), "{node}: {outcome}");
+    }
+    let report = outcome.json();
+    assert_eq!(report["exit_code"], 125);
+    let nodes = report["nodes"].as_array().expect("nodes");
+    let ends: Vec<_> = nodes.iter().map(|node| (&node["exit_code"], &node["error"])).collect();
+    let none = serde_json::Value::Null;
+    assert_eq!(ends, [(&0.into(), &none), (&none, &reason.into()), (&0.into(), &none)], "{report:#}");
+    assert!(nodes[1]["console"].to_string().contains("the last words"), "{:#}", nodes[1]);
+    // The others still say what their kernels counted.
+    let has_counts = |node: &serde_json::Value| node["guest_interrupts"].is_object();
+    assert_eq!(nodes.iter().map(has_counts).collect::<Vec<_>>(), [true, false, true], "{report:#}");
+    assert!(niclab.processes().is_empty(), "{:#?}", niclab.processes());
+}
+
+#[test]
+fn cluster_that_is_up_keeps_going_when_nodes_end() {
+    let niclab = Niclab::new();
+    std::fs::write(niclab.folder().join("c.toml"), "nodes = 3\non_node_exit = \"continue\"\n")
+        .expect("a file");
+    niclab.run(["up", "--cluster", "c.toml"]).success();
+    let pids = niclab.run(["inspect", "--json"]).success().json();
+    let killed = pids["nodes"][2]["pid"].as_i64().expect("a pid") as i32;
+    // SAFETY: kill has no effect on this process's memory.
+    assert_eq!(unsafe { libc::kill(killed, libc::SIGKILL) }, 0);
+    let command = niclab.run(["exec", "node1", "--", "sh", "-c", "reboot -f; sleep 60"]);
+    let ends = ["node1 switched itself off or rebooted", "QEMU of node2 ended (signal 9)"];
+    assert!(command.code() == 125 && command.stderr.contains(ends[0]), "{command}");
+    let inspected = niclab.run(["inspect"]);
+    assert!(ends.iter().all(|end| inspected.stdout.contains(end)), "{inspected}");
+    assert_eq!(inspected.code(), 1, "{inspected}");
+    let refused = niclab.run(["exec", "node2", "--", "true"]);
+    assert!(refused.code() == 125 && refused.stderr.contains(ends[1]), "{refused}");
+    let other = niclab.run(["exec", "node0", "--", "hostname"]).success();
+    assert_eq!(other.stdout.trim(), "node0");
+    niclab.run(["down"]).success();
+    assert!(niclab.processes().is_empty(), "{:#?}", niclab.processes());
+}
+
+#[test]
 fn clusters_of_different_names_do_not_meet() {
     let niclab = Niclab::new();
     niclab.run(["up", "--name", "one", "--nodes", "1"]).success();

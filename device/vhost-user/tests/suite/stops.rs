@@ -122,6 +122,29 @@ fn messages_to_a_stopped_machine_arrive_when_it_continues() {
     }
 }
 
+/// A guest that reboots stops its machine first, and then its QEMU ends.
+#[test]
+fn frames_to_a_node_whose_qemu_ended_are_lost() {
+    let lab = lab(3);
+    let [first, second, third] = [0, 1, 2].map(|node| lab.guest(node).unwrap());
+    let [mut a, mut b] = pair([&first, &second]);
+    stream(&mut a, &mut b, 10);
+    second.connection().stop_machine().unwrap();
+    assert!(a.try_launch(&[42], [1, 2], 0));
+    a.announce();
+    let is_held = || {
+        let world = lab.daemon().shell().world();
+        world.nodes[1].card.stopped.as_ref().is_some_and(|stopped| stopped.holds_from(0))
+    };
+    until("the frame is held", is_held);
+    // The last references to the connection.
+    drop((b, second));
+    until("the frame is lost", || !is_held());
+    let [mut a, mut c] = pair([&first, &third]);
+    stream(&mut a, &mut c, 100);
+    stream(&mut c, &mut a, 100);
+}
+
 #[test]
 fn request_made_while_the_machine_stops_is_answered() {
     let lab = lab(1);
