@@ -256,9 +256,11 @@ impl AgentClient {
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         writer.write_all(bytes).map_err(|error| {
             // Part of a frame may be written, so the connection is of no more use.
-            let failure = AgentError::Gone(format!("it takes no messages ({error})"));
-            self.fail(failure.clone());
-            failure
+            self.fail(if is_closed(&error) {
+                AgentError::HungUp
+            } else {
+                AgentError::Gone(format!("it takes no messages ({error})"))
+            })
         })
     }
 
@@ -306,15 +308,17 @@ impl AgentClient {
         Ok(())
     }
 
-    /// Ends the connection: QEMU serves one at a time, and the next one must get through.
-    fn fail(&self, failure: AgentError) {
-        // Fails only where the other side ended it first.
-        let _ = self.stream.shutdown(Shutdown::Both);
+    /// Ends the connection: QEMU serves one at a time, and the next one must get through. Gives the first failure.
+    fn fail(&self, failure: AgentError) -> AgentError {
         let mut state = self.lock();
+        // Before the shutdown, which other threads would take for QEMU's.
+        let failure = state.failure.get_or_insert(failure).clone();
         for (_, consumer) in std::mem::take(&mut state.consumers) {
             let _ = consumer.events.send(Err(failure.clone()));
         }
-        state.failure.get_or_insert(failure);
+        // Fails only where the other side ended it first.
+        let _ = self.stream.shutdown(Shutdown::Both);
+        failure
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -419,6 +423,11 @@ impl CommandSender {
     }
 }
 
+/// Whether the other side closed the connection; it is reset where it had left messages unread.
+fn is_closed(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
+}
+
 fn read_loop(
     mut stream: UnixStream,
     mut dispatch: impl FnMut(Frame) -> Result<(), AgentError>,
@@ -430,6 +439,7 @@ fn read_loop(
             Ok(0) => return AgentError::HungUp,
             Ok(n) => decoder.push(&buffer[..n]),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if is_closed(&error) => return AgentError::HungUp,
             Err(error) => return AgentError::Gone(error.to_string()),
         }
         while let Some(frame) = decoder.next_frame() {
