@@ -5,6 +5,7 @@ mod conform;
 mod device_faults;
 mod driver;
 mod faults;
+mod frames;
 mod gamma;
 mod grim;
 mod identity;
