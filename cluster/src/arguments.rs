@@ -24,6 +24,9 @@ pub struct ClusterArgs {
     /// Virtual CPUs of each node.
     #[arg(long, value_name = "N")]
     pub vcpus: Option<u32>,
+    /// Queue pairs of each node's Ethernet function; a guest uses as many of them as it has virtual CPUs.
+    #[arg(long, value_name = "N")]
+    pub queues: Option<u32>,
     /// Driver of your own for the cards: the folder of its source, or a module NAME.ko; NODE=PATH for one node alone.
     #[arg(long, value_name = "[NODE=]PATH")]
     pub driver: Vec<String>,

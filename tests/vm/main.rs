@@ -4,6 +4,7 @@ mod collectives;
 mod conform;
 mod device_faults;
 mod driver;
+mod ethernet;
 mod faults;
 mod frames;
 mod gamma;

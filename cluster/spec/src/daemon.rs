@@ -72,6 +72,13 @@ pub struct DaemonNode {
     pub unkind: Option<u64>,
     /// The link to the switch.
     pub link: LinkConfig,
+    /// Queue pairs of the Ethernet function.
+    #[serde(default = "one_pair")]
+    pub queues: u32,
+}
+
+const fn one_pair() -> u32 {
+    1
 }
 
 /// A daemon's configuration cannot be used.
@@ -131,6 +138,7 @@ impl DaemonConfig {
                     device_faults: node.device_faults.clone(),
                     unkind: node.unkind,
                     link: node.link,
+                    queues: node.queues,
                 }
             })
             .collect();

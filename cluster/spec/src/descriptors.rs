@@ -17,13 +17,28 @@ pub const DAEMON_BASE: u64 = 64;
 /// the kick and call events of its queues, the BAR, and up to four regions of the guest's memory.
 pub const DAEMON_PER_NODE: u64 = 44;
 
-/// Descriptors that the daemon of a cluster of so many nodes needs at most.
+/// Descriptors of the daemon for each node whose Ethernet function has several queue pairs: the relay's listener and connections.
+const RELAY: u64 = 3;
+
+/// Descriptors of the daemon for each queue pair of a node but the first: two kick and two call events.
+const DAEMON_PER_QUEUE_PAIR: u64 = 4;
+
+/// Descriptors of the daemon for a node whose Ethernet function has `queue_pairs` pairs, beyond [`DAEMON_PER_NODE`].
 #[must_use]
-pub const fn needed_by_daemon(nodes: u64) -> u64 {
-    DAEMON_BASE + DAEMON_PER_NODE * nodes
+pub const fn of_queue_pairs(queue_pairs: u32) -> u64 {
+    match queue_pairs {
+        0 | 1 => 0,
+        several => RELAY + DAEMON_PER_QUEUE_PAIR * (several as u64 - 1),
+    }
 }
 
-/// The number of nodes that fit under a limit of so many descriptors.
+/// Descriptors that the daemon of a cluster needs at most, whose nodes have these numbers of queue pairs.
+#[must_use]
+pub fn needed_by_daemon(queue_pairs: impl Iterator<Item = u32>) -> u64 {
+    queue_pairs.map(|pairs| DAEMON_PER_NODE + of_queue_pairs(pairs)).fold(DAEMON_BASE, u64::saturating_add)
+}
+
+/// The number of nodes with one queue pair that fit under a limit of so many descriptors.
 #[must_use]
 pub const fn nodes_within(limit: u64) -> u64 {
     limit.saturating_sub(DAEMON_BASE) / DAEMON_PER_NODE
@@ -52,8 +67,9 @@ pub fn hard_limit() -> u64 {
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[error(
     "a cluster of {nodes} nodes needs up to {needed} open files in its daemon, and the hard limit is {limit} \
-     (`ulimit -Hn`), enough for {fit} nodes; take fewer nodes, or raise the hard limit (`nofile` in \
-     /etc/security/limits.conf, LimitNOFILE= of a systemd unit, --ulimit nofile= of a container)"
+     (`ulimit -Hn`), enough for {fit} nodes with one queue pair each; take fewer nodes or `queues`, or raise the \
+     hard limit (`nofile` in /etc/security/limits.conf, LimitNOFILE= of a systemd unit, --ulimit nofile= of a \
+     container)"
 )]
 pub struct TooFewDescriptors {
     /// Nodes of the cluster.
@@ -62,16 +78,21 @@ pub struct TooFewDescriptors {
     pub needed: u64,
     /// The hard limit.
     pub limit: u64,
-    /// Nodes that the limit allows.
+    /// Nodes with one queue pair that the limit allows.
     pub fit: u64,
 }
 
-/// Checks that the daemon of a cluster of so many nodes can open all that it needs under this hard limit.
+/// Checks that the daemon of a cluster can open all that it needs under this hard limit. The nodes have these numbers of queue
+/// pairs.
 ///
 /// # Errors
 /// [`TooFewDescriptors`].
-pub const fn check(nodes: u64, limit: u64) -> Result<(), TooFewDescriptors> {
-    let needed = needed_by_daemon(nodes);
+pub fn check(
+    queue_pairs: impl ExactSizeIterator<Item = u32>,
+    limit: u64,
+) -> Result<(), TooFewDescriptors> {
+    let nodes = queue_pairs.len() as u64;
+    let needed = needed_by_daemon(queue_pairs);
     if needed <= limit {
         return Ok(());
     }
@@ -84,18 +105,26 @@ mod tests {
 
     #[test]
     fn exactly_the_nodes_that_fit_pass_the_check() {
-        for limit in [0, 40, 108, 150, 1024, 524_288, u64::MAX] {
+        let check_of = |nodes: u64, limit| check(std::iter::repeat_n(1, nodes as usize), limit);
+        for limit in [0, 40, 108, 150, 1024, 524_288] {
             let fit = nodes_within(limit);
             if limit >= DAEMON_BASE {
-                assert_eq!(check(fit, limit), Ok(()), "{limit}");
+                assert_eq!(check_of(fit, limit), Ok(()), "{limit}");
             }
-            if limit < u64::MAX {
-                let refused = check(fit + 1, limit).unwrap_err();
-                assert_eq!((refused.limit, refused.fit), (limit, fit));
-            }
+            let refused = check_of(fit + 1, limit).unwrap_err();
+            assert_eq!((refused.limit, refused.fit), (limit, fit));
         }
-        let refused = check(28, 1024).unwrap_err().to_string();
+        assert_eq!(check_of(1_000_000, u64::MAX), Ok(()));
+        let refused = check_of(28, 1024).unwrap_err().to_string();
         assert!(refused.contains("28 nodes") && refused.contains("enough for 21 nodes"), "{refused}");
+    }
+
+    #[test]
+    fn queue_pairs_beyond_the_first_are_counted() {
+        let needed = DAEMON_BASE + 3 * DAEMON_PER_NODE + 3 + 4 + 3 + 28;
+        assert_eq!(needed_by_daemon([1, 2, 8].into_iter()), needed);
+        assert_eq!(check([1, 2, 8].into_iter(), needed), Ok(()));
+        assert_eq!(check([1, 2, 9].into_iter(), needed).unwrap_err().needed, needed + 4);
     }
 
     #[test]

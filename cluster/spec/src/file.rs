@@ -27,6 +27,11 @@ pub struct ClusterFile {
     /// Virtual CPUs of each node.
     #[schemars(range(min = 1, max = 4096))]
     pub vcpus: u32,
+    /// Queue pairs of each node's Ethernet function (docs/ETHERNET.md). A guest uses as many of them as it has virtual CPUs.
+    /// Live only.
+    #[serde(default = "one_pair", skip_serializing_if = "is_one_pair")]
+    #[schemars(range(min = 1, max = 32))]
+    pub queues: u32,
     /// Debian packages. With any, the guests get a Debian root file system that holds them.
     pub packages: Vec<String>,
     /// A kernel of your own (bzImage), booted as it is. Its modules, the niclab driver's included, are up to you. Or `watching`: the
@@ -88,6 +93,7 @@ impl Default for ClusterFile {
             node: Vec::new(),
             memory_mib: 256,
             vcpus: 1,
+            queues: one_pair(),
             packages: Vec::new(),
             kernel: None,
             image: None,
@@ -130,6 +136,15 @@ impl OnNodeExit {
     }
 }
 
+const fn one_pair() -> u32 {
+    1
+}
+
+/// Whether a file says nothing of queues.
+const fn is_one_pair(queues: &u32) -> bool {
+    *queues == one_pair()
+}
+
 /// Whether a file says nothing of rules.
 fn is_off(rules: &RuleChecking) -> bool {
     !rules.is_on()
@@ -147,6 +162,10 @@ pub struct NodeEntry {
     /// Virtual CPUs.
     #[schemars(range(min = 1, max = 4096))]
     pub vcpus: Option<u32>,
+    /// Queue pairs of its Ethernet function, instead of the cluster's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 32))]
+    pub queues: Option<u32>,
     /// Debian packages, instead of the cluster's.
     pub packages: Option<Vec<String>>,
     /// NIC, instead of the cluster's.

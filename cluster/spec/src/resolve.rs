@@ -14,6 +14,7 @@ use crate::{
     LinkConfig, LinkEntry, MacAddress, NicConfig, NodeEntry, OnNodeExit, Problem, Profile, RuleChecking,
     Source, SpecError,
     name::{ClusterNameError, LABEL_REMEDY, is_label},
+    pci::MAX_QUEUE_PAIRS,
 };
 
 /// The most nodes of one cluster, simulated.
@@ -114,6 +115,8 @@ pub struct Node {
     pub memory_mib: u32,
     /// Virtual CPUs.
     pub vcpus: u32,
+    /// Queue pairs of the Ethernet function.
+    pub queues: u32,
     /// Debian packages, sorted, each once.
     pub packages: Vec<String>,
     /// The NIC.
@@ -296,6 +299,7 @@ impl Source {
             name: name.to_owned(),
             memory_mib: own.memory_mib.unwrap_or(file.memory_mib),
             vcpus: own.vcpus.unwrap_or(file.vcpus),
+            queues: own.queues.unwrap_or(file.queues),
             packages: packages.into_iter().collect(),
             nic: own.nic.unwrap_or_else(|| file.nic.clone()),
             device_faults: own.device_faults.unwrap_or_else(|| file.device_faults.clone()),
@@ -355,6 +359,7 @@ impl Checker<'_> {
     fn cluster(&mut self, file: &ClusterFile) {
         self.memory("memory_mib", Some(file.memory_mib));
         self.vcpus("vcpus", Some(file.vcpus));
+        self.queues("queues", Some(file.queues));
         self.packages("packages", &file.packages);
         self.nic("nic", &file.nic);
         self.device_faults("device_faults", &file.device_faults);
@@ -366,6 +371,7 @@ impl Checker<'_> {
     fn node(&mut self, path: &str, node: &NodeEntry) {
         self.memory(&format!("{path}.memory_mib"), node.memory_mib);
         self.vcpus(&format!("{path}.vcpus"), node.vcpus);
+        self.queues(&format!("{path}.queues"), node.queues);
         self.packages(&format!("{path}.packages"), node.packages.as_deref().unwrap_or_default());
         if let Some(nic) = &node.nic {
             self.nic(&format!("{path}.nic"), nic);
@@ -443,6 +449,13 @@ impl Checker<'_> {
     fn vcpus(&mut self, path: &str, vcpus: Option<u32>) {
         if let Some(vcpus) = vcpus.filter(|vcpus| !(1..=64).contains(vcpus)) {
             self.report(path, format!("{vcpus} virtual CPUs are impossible"), "use 1 to 64");
+        }
+    }
+
+    fn queues(&mut self, path: &str, queues: Option<u32>) {
+        if let Some(queues) = queues.filter(|queues| !(1..=MAX_QUEUE_PAIRS).contains(queues)) {
+            let what = format!("an Ethernet function with {queues} queue pairs is not supported");
+            self.report(path, what, format!("use 1 to {MAX_QUEUE_PAIRS}"));
         }
     }
 
@@ -748,6 +761,8 @@ mod tests {
             ("memory_mib = 64", 1, "memory_mib"),
             ("[[node]]\nmemory_mib = 64", 2, "node[0].memory_mib"),
             ("vcpus = 0", 1, "vcpus"),
+            ("queues = 0", 1, "queues"),
+            ("[[node]]\nqueues = 33", 2, "node[0].queues"),
             ("name = \"A b\"", 1, "name"),
             ("name = \"../x\"", 1, "name"),
             ("[[node]]\nname = \"-x\"", 2, "node[0].name"),

@@ -52,6 +52,11 @@ pub fn cluster(args: &ClusterArgs) -> Result<Cluster> {
         file.vcpus = vcpus;
         source.set_by_flag("vcpus", "--vcpus");
     }
+    if let Some(queues) = args.queues {
+        // For all nodes, as the file's own key.
+        file.queues = queues;
+        source.set_by_flag("queues", "--queues");
+    }
     if let Some(rules) = args.rules {
         file.rules = rules;
     }
@@ -131,7 +136,7 @@ pub fn plan(
     root: &RuntimeRoot,
     offline: bool,
 ) -> Result<Plan> {
-    descriptors::check(cluster.nodes.len() as u64, descriptors::hard_limit())?;
+    descriptors::check(cluster.nodes.iter().map(|node| node.queues), descriptors::hard_limit())?;
     let parts = Parts::gather(args, cluster, offline)?;
     let plan = parts.plan(name, root)?;
     let progress = Terminal::new();

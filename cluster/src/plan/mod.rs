@@ -261,7 +261,7 @@ impl Plan {
                 env: BTreeMap::new(),
                 log: folder.join("daemon.log"),
             },
-            daemon_descriptors: descriptors::needed_by_daemon(cluster.nodes.len() as u64),
+            daemon_descriptors: descriptors::needed_by_daemon(cluster.nodes.iter().map(|node| node.queues)),
             monitor_socket,
             nodes,
             templates,
@@ -312,7 +312,7 @@ fn node_plan(
     if let Some(share) = inputs.share {
         args.share(share)?;
     }
-    args.network(&ethernet_socket, &cluster_socket);
+    args.network(&ethernet_socket, &cluster_socket, node.queues);
     // With `-no-reboot` a restored guest boots nothing ever; arguments of the user's may change that.
     if template.is_none() || !inputs.cluster.qemu_args.is_empty() {
         args.kernel(node, images)?;
@@ -549,6 +549,19 @@ mod tests {
         others.sort();
         others.dedup();
         assert_eq!(others.len(), count);
+    }
+
+    #[test]
+    fn a_node_has_as_many_queue_pairs_as_it_is_given() {
+        let plan = plan_of("queues = 4\n[[node]]\nqueues = 1\n[[node]]", None, None);
+        let config: DaemonConfig = serde_json::from_str(&plan.files[0].text).unwrap();
+        assert_eq!(config.nodes.iter().map(|node| node.queues).collect::<Vec<_>>(), [1, 4]);
+        let of = |rank| {
+            let card = devices(&plan, rank).into_iter().find(|d| d["driver"] == "virtio-net-pci").unwrap();
+            (values(&plan, rank, "-netdev")[0].to_owned(), card["mq"].clone(), card["vectors"].clone())
+        };
+        assert_eq!(of(0), ("vhost-user,id=net,chardev=ethernet".to_owned(), Value::Null, Value::Null));
+        assert_eq!(of(1), ("vhost-user,id=net,chardev=ethernet,queues=4".to_owned(), json!(true), json!(10)));
     }
 
     #[test]

@@ -223,10 +223,11 @@ impl Arguments {
         Ok(())
     }
 
-    /// What is behind the card: the daemon's two sockets of this node.
-    pub fn network(&mut self, ethernet_socket: &str, cluster_socket: &str) {
+    /// What is behind the card: the daemon's two sockets of this node. `queues` are the Ethernet function's pairs.
+    pub fn network(&mut self, ethernet_socket: &str, cluster_socket: &str, queues: u32) {
         self.pair("-chardev", format!("socket,id=ethernet,path={}", double_commas(ethernet_socket)));
-        self.pair("-netdev", "vhost-user,id=net,chardev=ethernet");
+        let several = if queues > 1 { format!(",queues={queues}") } else { String::new() };
+        self.pair("-netdev", format!("vhost-user,id=net,chardev=ethernet{several}"));
         self.pair("-chardev", format!("socket,id=cluster,path={}", double_commas(cluster_socket)));
     }
 }
@@ -252,7 +253,7 @@ pub fn card(node: &Node) -> [Value; 2] {
     // `romfile` because a boot ROM would look for a network to boot from first. `host_mtu` because a guest that is not given
     // the MTU accepts any, and the link then drops its long frames. `speed` and `duplex` because bonding (LACP) leaves out a
     // link whose speed it does not know.
-    let ethernet = json!({
+    let mut ethernet = json!({
         "driver": "virtio-net-pci",
         "id": ETHERNET_DEVICE,
         "netdev": "net",
@@ -265,6 +266,11 @@ pub fn card(node: &Node) -> [Value; 2] {
         "speed": speed_mbit_per_s(&node.link),
         "duplex": "full",
     });
+    if node.queues > 1 {
+        // An interrupt vector for each queue, one for the control queue, and one for changes of configuration.
+        ethernet["mq"] = true.into();
+        ethernet["vectors"] = (2 * node.queues + 2).into();
+    }
     [cluster, ethernet]
 }
 

@@ -22,6 +22,7 @@ use vm_memory::GuestAddressSpace;
 use vmm_sys_util::epoll::EventSet;
 use vmm_sys_util::event::{EventConsumer, EventNotifier};
 
+use crate::ethernet::steering::Switches;
 use crate::link::Link;
 use crate::map_request::{MapRequests, News, PATIENCE, Seat};
 use crate::memory::DmaMemory;
@@ -84,6 +85,16 @@ impl ClusterFunction {
             connected.cluster = false;
             connected.bar = false;
         });
+    }
+
+    /// Whether front ends of a node need a relay: QEMU's device for this function acknowledges features first.
+    pub const fn has_relay(_shell: &Shell, _node: usize) -> bool {
+        false
+    }
+
+    /// What a relay switches: nothing.
+    pub const fn switches(&self) -> Option<&Arc<Switches>> {
+        None
     }
 
     /// The front end did what it must not.

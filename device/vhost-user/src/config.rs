@@ -10,6 +10,7 @@ use niclab_model::nic::registry::{AnyNic, BuildError};
 use niclab_model::platform::profile::Profile;
 use niclab_model::time::Span;
 use niclab_spec::daemon::{DaemonConfig, DaemonNode};
+use niclab_spec::pci::MAX_QUEUE_PAIRS;
 use thiserror::Error;
 
 use crate::shell::NodeInfo;
@@ -66,7 +67,8 @@ pub fn build(config: &DaemonConfig, cores: usize) -> Result<(Cluster, Vec<NodeIn
         let device = DeviceConfig { bar_pages: (pages.bytes() / niclab_abi::PAGE_BYTES) as u32, ..device };
         cards.push((nic, pages, ports));
         let policy = Policy::choose(node.nic.wait, node.nic.poll_for_us, cores, config.nodes.len());
-        infos.push(NodeInfo { name: node.name.clone(), config: device, policy });
+        let queue_pairs = node.queues.clamp(1, MAX_QUEUE_PAIRS) as usize;
+        infos.push(NodeInfo { name: node.name.clone(), config: device, policy, queue_pairs });
     }
     let cluster = Cluster::new(cards, &profile, fabric(config, &profile)?, config.seed);
     let mut world = cluster.world();

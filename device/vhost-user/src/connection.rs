@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,9 +22,11 @@ use vmm_sys_util::epoll::EventSet;
 use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
 
 use crate::cluster_function::ClusterFunction;
+use crate::ethernet::steering::Switches;
 use crate::ethernet_function::EthernetFunction;
 use crate::link::{Fault, Link};
 use crate::map_request::Seat;
+use crate::relay::Relay;
 use crate::shell::Shell;
 use crate::vring::{Vring, make_queues_of};
 
@@ -77,6 +80,10 @@ trait Function: VhostUserBackend<Bitmap = (), Vring = Vring> + Sized + 'static {
     fn on_connect(&self);
     fn on_disconnect(&self);
     fn violation(&self, name: &'static str);
+    /// Whether front ends of `node` need a [`Relay`].
+    fn has_relay(shell: &Shell, node: usize) -> bool;
+    /// What a [`Relay`] switches.
+    fn switches(&self) -> Option<&Arc<Switches>>;
 }
 
 /// Both functions have these as methods of their own.
@@ -95,6 +102,12 @@ macro_rules! function {
             }
             fn violation(&self, name: &'static str) {
                 $kind::violation(self, name);
+            }
+            fn has_relay(shell: &Shell, node: usize) -> bool {
+                $kind::has_relay(shell, node)
+            }
+            fn switches(&self) -> Option<&Arc<Switches>> {
+                $kind::switches(self)
             }
         }
     };
@@ -163,7 +176,7 @@ impl Server {
             ProtocolError::SocketError(error) => error,
             error => io::Error::other(error),
         };
-        let listener = Listener::new(path, true)
+        let entrance = Entrance::new(path, F::has_relay(shell, node))
             .map_err(|error| ServeError::Listen { path: path.to_owned(), error: listen_error(error) })?;
         let stop = Arc::new(Stop {
             is_asked: AtomicBool::new(false),
@@ -173,7 +186,7 @@ impl Server {
         let (shell, its_stop) = (Arc::clone(shell), Arc::clone(&stop));
         let thread = std::thread::Builder::new()
             .name(format!("listen-{node}"))
-            .spawn(move || serve::<F>(&shell, node, listener, &its_stop))
+            .spawn(move || serve::<F>(&shell, node, entrance, &its_stop))
             .map_err(system("starting a thread"))?;
         Ok(Self { stop, thread: Some(thread) })
     }
@@ -204,14 +217,55 @@ fn next_pause(pause: Option<Duration>) -> Duration {
     pause.map_or(SHORTEST_PAUSE, |pause| (2 * pause).min(LONGEST_PAUSE))
 }
 
+/// Where front ends connect.
+struct Entrance {
+    listener: Listener,
+    /// Where relays connect to the library, and its path. None if front ends connect to the library directly.
+    inner: Option<(Listener, PathBuf)>,
+}
+
+impl Entrance {
+    fn new(path: &Path, has_relay: bool) -> Result<Self, ProtocolError> {
+        let listener = Listener::new(path, true)?;
+        if !has_relay {
+            return Ok(Self { listener, inner: None });
+        }
+        let mut inner_path = path.as_os_str().to_owned();
+        inner_path.push("+");
+        let inner = Listener::new(&inner_path, true)?;
+        Ok(Self { listener, inner: Some((inner, inner_path.into())) })
+    }
+
+    /// Takes the connection of the front end that waits.
+    fn take<F: Function>(
+        &mut self,
+        node: usize,
+        (function, link): (&F, &Link),
+        daemon: &mut VhostUserDaemon<Arc<F>>,
+    ) -> Result<Option<Relay>, DaemonError> {
+        let (Some((inner, path)), Some(switches)) = (&mut self.inner, function.switches()) else {
+            return daemon.start(&mut self.listener).map(|()| None);
+        };
+        let front = loop {
+            if let Some(front) = self.listener.accept().map_err(DaemonError::CreateBackendListener)? {
+                break front;
+            }
+        };
+        let library = UnixStream::connect(path).map_err(DaemonError::StartDaemon)?;
+        daemon.start(inner)?;
+        let relay = Relay::start(node, [front, library], switches, link.attention());
+        relay.map(Some).map_err(DaemonError::StartDaemon)
+    }
+}
+
 /// Serves one connection after another.
-fn serve<F: Function>(shell: &Arc<Shell>, node: usize, mut listener: Listener, stop: &Stop) {
+fn serve<F: Function>(shell: &Arc<Shell>, node: usize, mut entrance: Entrance, stop: &Stop) {
     let seat = Arc::default();
     // Whoever waits to connect stays so while there is no descriptor for him: the listener is readable all the time, and a
     // thread that tried again at once would keep a core busy and fill the log.
     let mut pause = None;
-    while wait_for_connection(&listener, stop, pause) {
-        match Connection::<F>::take(shell, node, &seat, &mut listener, stop) {
+    while wait_for_connection(&entrance.listener, stop, pause) {
+        match Connection::<F>::take(shell, node, &seat, &mut entrance, stop) {
             Ok(connection) => {
                 if pause.take().is_some() {
                     log::info!("node {node}: connections to the {} are taken again", F::NAME);
@@ -254,6 +308,8 @@ struct Connection<F: Function> {
     function: Arc<F>,
     link: Arc<Link>,
     daemon: VhostUserDaemon<Arc<F>>,
+    /// After the daemon: the daemon hangs up, which ends the relay.
+    relay: Option<Relay>,
 }
 
 impl<F: Function> Connection<F> {
@@ -262,7 +318,7 @@ impl<F: Function> Connection<F> {
         shell: &Arc<Shell>,
         node: usize,
         seat: &Arc<Seat>,
-        listener: &mut Listener,
+        entrance: &mut Entrance,
         stop: &Stop,
     ) -> Result<Self, DaemonError> {
         let link = Link::new().map_err(DaemonError::StartDaemon)?;
@@ -276,14 +332,18 @@ impl<F: Function> Connection<F> {
             std::mem::forget(daemon);
             return Err(DaemonError::StartDaemon(error));
         }
-        let mut connection = Self { function, link, daemon };
+        let mut connection = Self { function, link, daemon, relay: None };
         for thread in connection.daemon.get_epoll_handlers() {
             connection.link.wait_at(&*thread).map_err(DaemonError::StartDaemon)?;
         }
         connection.function.on_connect();
-        if let Err(error) = connection.daemon.start(listener) {
-            connection.function.on_disconnect();
-            return Err(error);
+        let Self { function, link, daemon, .. } = &mut connection;
+        match entrance.take(node, (&**function, &**link), daemon) {
+            Ok(relay) => connection.relay = relay,
+            Err(error) => {
+                connection.function.on_disconnect();
+                return Err(error);
+            }
         }
         Ok(connection)
     }

@@ -1,24 +1,28 @@
 //! The Ethernet function: the vhost-user back end of a standard virtio-net device.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
-use vhost::vhost_user::message::VhostUserProtocolFeatures;
+use vhost::vhost_user::message::{VhostUserProtocolFeatures, VhostUserVirtioFeatures};
 use vhost_user_backend::VhostUserBackend;
 use virtio_bindings::virtio_config::VIRTIO_F_VERSION_1;
+use virtio_bindings::virtio_net::VIRTIO_NET_F_MQ;
 use virtio_bindings::virtio_ring::{VIRTIO_RING_F_EVENT_IDX, VIRTIO_RING_F_INDIRECT_DESC};
 use vm_memory::GuestAddressSpace;
 use vmm_sys_util::epoll::EventSet;
 use vmm_sys_util::event::{EventConsumer, EventNotifier};
 
-use crate::ethernet::{Negotiated, QUEUE_RECEIVE, QUEUE_TRANSMIT};
+use crate::ethernet::steering::Switches;
+use crate::ethernet::{Negotiated, QUEUES_PER_PAIR, receive_queue};
 use crate::link::Link;
 use crate::map_request::Seat;
 use crate::memory::DmaMemory;
 use crate::shell::Shell;
 use crate::shell::card::violation;
+use crate::shell::ethernet::Function;
 use crate::vring::{GuestMemory, Start, Vring, forget_stop, start_of};
 
 /// Most descriptors of a queue: QEMU's limit for vhost-user.
@@ -36,19 +40,42 @@ pub struct EthernetFunction {
     is_attached: AtomicBool,
     /// The front end has stopped the device, and the next start shows whether it continues. Its lock is taken before the world's.
     is_stopped: Mutex<bool>,
+    queue_pairs: usize,
+    /// The pairs that the driver has turned on.
+    switches: Arc<Switches>,
+    /// Pairs with frames to send, each once, in the order of their turns.
+    sending: Mutex<VecDeque<usize>>,
 }
 
 impl EthernetFunction {
     /// The function of `node`, for a connection to come. It has no BAR to ask for.
     pub fn new(shell: &Arc<Shell>, node: usize, link: &Arc<Link>, _seat: &Arc<Seat>) -> Arc<Self> {
         let (shell, link) = (Arc::clone(shell), Arc::clone(link));
+        let queue_pairs = Self::queue_pairs_of(&shell, node);
         Arc::new(Self {
             shell,
             node,
             link,
             is_attached: AtomicBool::new(false),
             is_stopped: Mutex::new(false),
+            queue_pairs,
+            switches: Arc::new(Switches::new(queue_pairs)),
+            sending: Mutex::default(),
         })
+    }
+
+    fn queue_pairs_of(shell: &Shell, node: usize) -> usize {
+        shell.nodes().get(node).map_or(1, |info| info.queue_pairs)
+    }
+
+    /// The switches of a connection's pairs, which a [`Relay`](crate::relay::Relay) sets. None with a single pair, which is on.
+    pub fn switches(&self) -> Option<&Arc<Switches>> {
+        (self.queue_pairs > 1).then_some(&self.switches)
+    }
+
+    /// Whether front ends of `node` need a [`Relay`](crate::relay::Relay): those with several pairs do.
+    pub fn has_relay(shell: &Shell, node: usize) -> bool {
+        Self::queue_pairs_of(shell, node) > 1
     }
 
     /// Somebody has connected.
@@ -89,17 +116,25 @@ impl EthernetFunction {
         let functions = &mut world.common.ethernet.functions;
         if let Some(function) = functions.get_mut(self.node).filter(|function| function.vrings.is_empty()) {
             function.vrings = vrings.to_vec();
+            function.switches = Arc::clone(&self.switches);
         }
     }
 
-    /// Starts a stopped device when all its queues have started. None while its queues may not be served; otherwise whether it has
-    /// started just now.
+    /// Starts a stopped device when all queues of the pairs that are on have started. None while its queues may not be served;
+    /// otherwise whether it has started just now.
     fn start_device(&self, vrings: &[Vring]) -> Option<bool> {
         let mut is_stopped = self.is_stopped.lock();
         if !*is_stopped {
             return Some(false);
         }
-        let start = start_of(vrings)?;
+        let on = self.switches.on();
+        // A driver need not start a pair that it has turned off.
+        let awaited = vrings.iter().enumerate().filter(|(queue, _)| on.contains(queue / QUEUES_PER_PAIR));
+        let awaited: Vec<Vring> = awaited.map(|(_, vring)| vring.clone()).collect();
+        if awaited.is_empty() {
+            return None;
+        }
+        let start = start_of(&awaited)?;
         forget_stop(vrings, start);
         *is_stopped = false;
         let mut world = self.shell.world();
@@ -107,21 +142,41 @@ impl EthernetFunction {
             world.common.ethernet.host_reset(self.node);
         }
         world.common.ethernet.set_stopped(self.node, false);
+        drop(world);
         // QEMU takes kicks away that it had made before the stop and that were not heard.
-        world.refill(self.node);
+        self.refill_all();
         Some(true)
     }
 
-    /// Sends what the guest has queued. True when there is more than a fair share of it.
+    /// Delivers what waits for receive buffers.
+    fn refill_all(&self) {
+        let mut world = self.shell.world();
+        (0..self.queue_pairs).for_each(|pair| world.refill(self.node, pair));
+    }
+
+    /// The guest has queued frames in the transmit queue of this pair.
+    fn wants_to_send(&self, pair: usize) {
+        let mut sending = self.sending.lock();
+        if !sending.contains(&pair) {
+            sending.push_back(pair);
+        }
+    }
+
+    /// Sends what the guest has queued, in a turn of each pair in rotation. True when there is more than a fair share of it. The
+    /// share does not depend on the number of pairs: a guest that floods many queues gets no more turns than with one.
     fn transmit(&self) -> bool {
-        (0..TURNS).all(|_| {
+        for _ in 0..TURNS {
+            let Some(pair) = self.sending.lock().pop_front() else { return false };
             let mut world = self.shell.world();
-            let more = world.transmit(self.node);
+            let more = world.transmit(self.node, pair);
             self.shell.did(&mut world);
             // To whoever waits for it: this thread would take it again before the other one has woken up.
             world.give_back();
-            more
-        })
+            if more {
+                self.wants_to_send(pair);
+            }
+        }
+        !self.sending.lock().is_empty()
     }
 }
 
@@ -130,26 +185,37 @@ impl VhostUserBackend for EthernetFunction {
     type Vring = Vring;
 
     fn num_queues(&self) -> usize {
-        2
+        QUEUES_PER_PAIR * self.queue_pairs
+    }
+
+    /// One thread serves all queues.
+    fn queues_per_thread(&self) -> Vec<u64> {
+        vec![u64::MAX]
     }
 
     fn max_queue_size(&self) -> usize {
         QUEUE_SIZE
     }
 
-    /// Not `VHOST_USER_F_PROTOCOL_FEATURES`: with it QEMU's virtio-net enables a queue before it acknowledges any feature,
-    /// which the library takes for a protocol error. The function needs nothing that would have to be agreed on.
+    /// `VHOST_USER_F_PROTOCOL_FEATURES` only if there are several pairs: QEMU asks for the number of pairs with it. But then QEMU's
+    /// virtio-net also enables queues before it acknowledges any feature, which the library takes for a protocol error. So a
+    /// [`Relay`](crate::relay::Relay) handles these messages.
     fn features(&self) -> u64 {
+        let of_several = 1 << VIRTIO_NET_F_MQ | VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits();
         1 << VIRTIO_F_VERSION_1
             | 1 << VIRTIO_RING_F_EVENT_IDX
             | 1 << VIRTIO_RING_F_INDIRECT_DESC
             | Negotiated::OFFERED
+            | if self.queue_pairs > 1 { of_several } else { 0 }
     }
 
     fn acked_features(&self, features: u64) {
         let is_stopped = self.is_stopped.lock();
         let mut world = self.shell.world();
-        if !*is_stopped {
+        let functions = &world.common.ethernet.functions;
+        // QEMU acknowledges features once for each pair, and the pairs before it receive already.
+        let is_running = functions.get(self.node).is_some_and(Function::is_running);
+        if !*is_stopped && !is_running {
             world.common.ethernet.host_reset(self.node);
         }
         if let Some(function) = world.common.ethernet.functions.get_mut(self.node) {
@@ -158,7 +224,7 @@ impl VhostUserBackend for EthernetFunction {
     }
 
     fn protocol_features(&self) -> VhostUserProtocolFeatures {
-        VhostUserProtocolFeatures::empty()
+        if self.queue_pairs > 1 { VhostUserProtocolFeatures::MQ } else { VhostUserProtocolFeatures::empty() }
     }
 
     fn stop_vring(&self, _queue_index: u32) -> io::Result<()> {
@@ -200,12 +266,21 @@ impl VhostUserBackend for EthernetFunction {
         _thread: usize,
     ) -> io::Result<()> {
         let event = usize::from(device_event);
-        self.link.begin_turn(event > QUEUE_TRANSMIT)?;
+        let is_queue = event < self.num_queues();
+        self.link.begin_turn(!is_queue)?;
         self.attach(vrings);
         let Some(is_new) = self.start_device(vrings) else { return Ok(()) };
-        if event == QUEUE_RECEIVE && !is_new {
-            self.shell.world().refill(self.node);
-            return Ok(());
+        let pair = event / QUEUES_PER_PAIR;
+        match (is_new, is_queue) {
+            (true, _) => (0..self.queue_pairs).for_each(|pair| self.wants_to_send(pair)),
+            (false, true) if event == receive_queue(pair) => {
+                self.shell.world().refill(self.node, pair);
+                return Ok(());
+            }
+            (false, true) => self.wants_to_send(pair),
+            // A pair may have been turned on. Kicks while it was off were not acted on.
+            (false, false) if self.queue_pairs > 1 => self.refill_all(),
+            (false, false) => {}
         }
         if self.transmit() {
             self.link.attention().wake();

@@ -120,7 +120,23 @@ impl Lab {
         buffer_bytes: u32,
         features: u64,
     ) -> Result<EthernetGuest, FrontendError> {
-        let guest = EthernetGuest::connect(self.ethernet_socket(node)?, queue_size, buffer_bytes, features)?;
+        self.ethernet_pairs(node, 1, queue_size, buffer_bytes, features)
+    }
+
+    /// The same with so many queue pairs.
+    ///
+    /// # Errors
+    /// [`FrontendError`].
+    pub fn ethernet_pairs(
+        &self,
+        node: usize,
+        pairs: usize,
+        queue_size: u16,
+        buffer_bytes: u32,
+        features: u64,
+    ) -> Result<EthernetGuest, FrontendError> {
+        let socket = self.ethernet_socket(node)?;
+        let guest = EthernetGuest::connect_pairs(socket, pairs, queue_size, buffer_bytes, features)?;
         let begin = Instant::now();
         while !is_ethernet_running(&self.daemon.shell().world(), node) {
             if begin.elapsed() > TIMEOUT {

@@ -33,6 +33,7 @@ pub mod map_request;
 pub mod memory;
 pub mod monitor;
 pub mod notification;
+pub mod relay;
 pub mod ring;
 pub mod sandbox;
 pub mod shell;

@@ -16,6 +16,7 @@ use niclab_device::sandbox;
 use niclab_output::print;
 use niclab_spec::daemon::{DaemonConfig, READY_LINE};
 use niclab_spec::descriptors;
+use niclab_spec::pci::MAX_QUEUE_PAIRS;
 
 /// Models the NICs of a cluster behind the vhost-user sockets of its guests.
 ///
@@ -79,6 +80,9 @@ struct BenchArguments {
     /// Measure the vhost ports of this DPDK testpmd in the same run.
     #[arg(long, value_name = "PROGRAM")]
     testpmd: Option<PathBuf>,
+    /// Queue pairs of each Ethernet function, and of testpmd's ports.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=MAX_QUEUE_PAIRS.into()))]
+    queues: u32,
 }
 
 fn main() -> ExitCode {
@@ -109,6 +113,7 @@ fn bench(arguments: &BenchArguments) -> anyhow::Result<()> {
     let options = bench::Options {
         duration: Duration::from_millis(arguments.wall_ms),
         testpmd: arguments.testpmd.clone(),
+        queue_pairs: arguments.queues as usize,
     };
     print_report(&bench::run(&options)?, arguments.json)
 }

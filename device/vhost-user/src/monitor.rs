@@ -35,6 +35,7 @@ use self::connections::{Connections, MAX_WATCHES, Seat};
 use self::heart::Heart;
 use self::watch::serve;
 use crate::connection::listen_remedy;
+use crate::ethernet::QUEUES_PER_PAIR;
 use crate::shell::card::{Card, Traffic};
 use crate::shell::events::cause_name;
 use crate::shell::world::World;
@@ -572,9 +573,11 @@ fn health(shell: &Shell, world: &World<'_>) -> DaemonHealth {
     DaemonHealth { version: STATS_VERSION, nodes: nodes.map(node).collect() }
 }
 
-/// Whether the driver of a node's Ethernet function has said DRIVER_OK: the front end starts the queues then.
+/// Whether the driver of a node's Ethernet function has said DRIVER_OK: the front end starts the queues then, those of the
+/// first pair always.
 pub fn is_ethernet_running(world: &World<'_>, number: usize) -> bool {
     world.common.ethernet.functions.get(number).is_some_and(|function| {
-        !function.vrings.is_empty() && function.vrings.iter().all(|vring| vring.get_ref().get_queue().ready())
+        !function.vrings.is_empty()
+            && function.vrings.iter().take(QUEUES_PER_PAIR).all(|vring| vring.get_ref().get_queue().ready())
     })
 }

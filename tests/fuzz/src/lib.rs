@@ -84,8 +84,8 @@ pub fn fuzz_ring(data: &[u8]) {
             card.raise(1, 0);
         }
         scene.world().serve_events(0);
-        scene.world().transmit(0);
-        scene.world().refill(0);
+        scene.world().transmit(0, 0);
+        scene.world().refill(0, 0);
         // A frame of somebody else's into the broken receive queue.
         scene.transmit(1, &[0; 12], &[0xff; 60]);
         // And the rings once more, moved: indices that change under the device's eyes.

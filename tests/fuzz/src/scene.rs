@@ -195,7 +195,7 @@ impl Scene {
         self.write_to(node, DATA, &bytes);
         let piece = Piece { address: DATA, bytes: bytes.len() as u32, writable: false };
         self.offer_to(node, QUEUES as usize + QUEUE_TRANSMIT, &[piece]);
-        self.world().transmit(node);
+        self.world().transmit(node, 0);
     }
 
     /// Puts a frame on the wire at node 1, as a card that is out of its mind would.

@@ -29,6 +29,7 @@ pub fn run(args: &BenchArgs) -> Result<u8> {
         sections,
         rounds: args.rounds.into(),
         testpmd: args.testpmd.clone(),
+        queues: args.queues,
         valgrind: args.valgrind.clone(),
         cluster: ClusterArgs {
             mirror: args.mirror.clone(),

@@ -48,7 +48,7 @@ fn text(plan: &Plan) -> String {
     let fit = descriptors::nodes_within(limit);
     let _ = writeln!(
         text,
-        "\n# daemon: up to {} open files of {limit} (ulimit -Hn), which are enough for {fit} nodes\n{}",
+        "\n# daemon: up to {} open files of {limit} (ulimit -Hn), enough for {fit} nodes with one queue pair each\n{}",
         plan.daemon_descriptors,
         shell_line(&plan.daemon)
     );

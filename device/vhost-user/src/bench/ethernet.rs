@@ -3,12 +3,15 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use niclab_spec::daemon::DaemonConfig;
 use serde::Serialize;
 use virtio_bindings::virtio_net::VIRTIO_NET_F_MRG_RXBUF;
 
 use super::work::{self, Work};
 use super::{BenchError, ledger_on_over_off};
+use crate::ethernet::frame::Frame;
 use crate::ethernet::header::Offload;
+use crate::ethernet::steering::Pairs;
 use crate::frontend::{EthernetGuest, FrontendError};
 use crate::lab::Lab;
 use crate::shell::Shell;
@@ -32,6 +35,8 @@ pub const WORK: Work = Work { name: "ethernet", unit: "Ethernet frame of 64 byte
 pub struct Figures {
     /// Bytes of a frame, without its check sequence.
     pub frame_bytes: u32,
+    /// Queue pairs of each end.
+    pub queue_pairs: usize,
     /// Frames a second that arrived, in each of the two directions: the mean of both.
     pub wall_frames_per_s_each: f64,
 }
@@ -39,37 +44,60 @@ pub struct Figures {
 /// Guests at both ends, and the frames that they send.
 pub struct Pair {
     guests: [EthernetGuest; 2],
-    frames: [[u8; FRAME_BYTES]; 2],
+    /// What each guest sends, by queue pair.
+    frames: [Vec<[u8; FRAME_BYTES]>; 2],
     received: u64,
 }
 
-impl Pair {
-    /// Guests that send frames with these addresses, each to the other.
-    pub fn new(guests: [EthernetGuest; 2], macs: [[u8; 6]; 2]) -> Self {
-        let frame = |from: [u8; 6], to: [u8; 6]| {
-            let mut frame = [0; FRAME_BYTES];
-            let header = to.iter().chain(&from).chain(&[0x08, 0x00]);
-            for (place, byte) in frame.iter_mut().zip(header) {
-                *place = *byte;
-            }
-            frame
+/// A frame between two addresses for each of `pairs` queue pairs: a receiver with as many pairs gets it on that pair.
+fn frames(from: [u8; 6], to: [u8; 6], pairs: usize) -> Vec<[u8; FRAME_BYTES]> {
+    let with_port = |port: u16| {
+        let mut frame = [0; FRAME_BYTES];
+        let ethernet = to.iter().chain(&from).chain(&[0x08, 0x00]).copied();
+        // IPv4 and UDP, with the fields that belong to the flow. One pair needs no flows.
+        let ip = [0x45, 0, 0, 50, 0, 0, 0, 0, 64, 17, 0, 0, 10, 77, 0, 1, 10, 77, 0, 2];
+        let ip_bytes = if pairs > 1 { ip.len() + 2 } else { 0 };
+        let rest = ip.into_iter().chain(port.to_be_bytes()).take(ip_bytes);
+        frame.iter_mut().zip(ethernet.chain(rest)).for_each(|(place, byte)| *place = byte);
+        frame
+    };
+    let of_pair = |pair: usize| {
+        let is_of_pair = |frame: &[u8; FRAME_BYTES]| {
+            let mut bytes = *frame;
+            Pairs::first(pairs).choose(&mut Frame::from_bytes(&mut bytes)) == Some(pair)
         };
+        (0..u16::MAX).map(with_port).find(is_of_pair)
+    };
+    (0..pairs).filter_map(of_pair).collect()
+}
+
+impl Pair {
+    /// Guests that send frames with these addresses, each to the other, over all of their queue pairs.
+    pub fn new(mut guests: [EthernetGuest; 2], macs: [[u8; 6]; 2]) -> Self {
         let [a, b] = macs;
-        Self { guests, frames: [frame(a, b), frame(b, a)], received: 0 }
+        let [first, second] = guests.each_mut().map(|guest| guest.pairs().len());
+        Self { guests, frames: [frames(a, b, first), frames(b, a, second)], received: 0 }
+    }
+
+    /// Queue pairs of each guest.
+    fn queue_pairs(&self) -> usize {
+        self.frames.iter().map(Vec::len).max().unwrap_or_default()
     }
 
     /// One round: each guest queues a burst, then takes what has arrived.
     fn round(&mut self, device: impl FnOnce()) -> Result<(), FrontendError> {
-        for (guest, frame) in self.guests.iter_mut().zip(&self.frames) {
-            for _ in 0..BURST {
-                if !guest.queue(&Offload::default(), frame)? {
-                    break;
+        for (guest, frames) in self.guests.iter_mut().zip(&self.frames) {
+            for (pair, frame) in guest.pairs().iter_mut().zip(frames) {
+                for _ in 0..BURST {
+                    if !pair.queue(&Offload::default(), frame)? {
+                        break;
+                    }
                 }
+                pair.show()?;
             }
-            guest.show()?;
         }
         device();
-        for guest in &mut self.guests {
+        for guest in self.guests.iter_mut().flat_map(EthernetGuest::pairs) {
             while let Some(bytes) = guest.receive_short(|_, bytes| bytes)? {
                 self.received += u64::from(bytes as usize == FRAME_BYTES);
             }
@@ -98,6 +126,7 @@ impl Pair {
                 let frames = (self.received - before) as f64 / 2.0;
                 return Ok(Figures {
                     frame_bytes: FRAME_BYTES as u32,
+                    queue_pairs: self.queue_pairs(),
                     wall_frames_per_s_each: frames / elapsed.as_secs_f64(),
                 });
             }
@@ -105,52 +134,61 @@ impl Pair {
     }
 }
 
+/// Two nodes whose Ethernet functions have this number of queue pairs.
+fn lab(pairs: usize) -> Result<Lab, BenchError> {
+    let set = |config: &mut DaemonConfig| config.nodes.iter_mut().for_each(|node| node.queues = pairs as u32);
+    Ok(Lab::new(2, set)?)
+}
+
 /// Connects two guests with what a poll-mode driver negotiates.
-pub fn connect(lab: &Lab) -> Result<Pair, BenchError> {
-    let guest = |node| lab.ethernet_with(node, QUEUE_SIZE, BUFFER_BYTES, 1 << VIRTIO_NET_F_MRG_RXBUF);
+fn connect(lab: &Lab, pairs: usize) -> Result<Pair, BenchError> {
+    let features = 1 << VIRTIO_NET_F_MRG_RXBUF;
+    let guest = |node| lab.ethernet_pairs(node, pairs, QUEUE_SIZE, BUFFER_BYTES, features);
     Ok(Pair::new([guest(0)?, guest(1)?], [lab.mac(0), lab.mac(1)]))
 }
 
 /// Carries out what both guests have queued.
-fn serve(shell: &Shell) {
+fn serve(shell: &Shell, pairs: usize) {
     let mut world = shell.world();
     for node in 0..2 {
-        world.transmit(node);
+        for pair in 0..pairs {
+            world.transmit(node, pair);
+        }
     }
 }
 
 /// An exchange of so many frames, both directions together.
 fn exchange(frames: u64) -> Result<u64, BenchError> {
-    let lab = Lab::new(2, |_| ())?;
-    let mut pair = connect(&lab)?;
+    let lab = lab(1)?;
+    let mut pair = connect(&lab, 1)?;
     work::repeat(frames, "the exchange of frames", || {
         let before = pair.received;
-        pair.round(|| serve(lab.daemon().shell()))?;
+        pair.round(|| serve(lab.daemon().shell(), 1))?;
         Ok(pair.received - before)
     })
 }
 
 /// Front end and device in one thread, taking turns; then the same with ledgers over that without.
-pub fn measure(duration: Duration) -> Result<(Figures, f64), BenchError> {
-    let lab = Lab::new(2, |_| ())?;
-    let mut pair = connect(&lab)?;
+pub fn measure(duration: Duration, pairs: usize) -> Result<(Figures, f64), BenchError> {
+    let lab = lab(pairs)?;
+    let mut pair = connect(&lab, pairs)?;
     let shell = lab.daemon().shell();
-    let figures = pair.measure(duration, || serve(shell))?;
+    let figures = pair.measure(duration, || serve(shell, pairs))?;
     let on_over_off = ledger_on_over_off(shell, duration, |turn| {
-        Ok(pair.measure(turn, || serve(shell))?.wall_frames_per_s_each)
+        Ok(pair.measure(turn, || serve(shell, pairs))?.wall_frames_per_s_each)
     })?;
     Ok((figures, on_over_off))
 }
 
 /// The device in a thread of its own.
-pub fn measure_two_cores(duration: Duration) -> Result<Figures, BenchError> {
-    let lab = Lab::new(2, |_| ())?;
-    let mut pair = connect(&lab)?;
+pub fn measure_two_cores(duration: Duration, pairs: usize) -> Result<Figures, BenchError> {
+    let lab = lab(pairs)?;
+    let mut pair = connect(&lab, pairs)?;
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
-                serve(lab.daemon().shell());
+                serve(lab.daemon().shell(), pairs);
             }
         });
         let figures = pair.measure(duration, || ());

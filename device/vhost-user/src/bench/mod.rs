@@ -38,6 +38,8 @@ pub struct Options {
     pub duration: Duration,
     /// DPDK's `testpmd`, to be measured in the same run.
     pub testpmd: Option<PathBuf>,
+    /// Queue pairs of each Ethernet function, and of testpmd's ports.
+    pub queue_pairs: usize,
 }
 
 /// Why a benchmark failed.
@@ -101,17 +103,20 @@ pub struct Report {
 pub fn run(options: &Options) -> Result<Report, BenchError> {
     // What it is compared with may not be there, which makes what is measured no worse.
     let testpmd = match options.testpmd.as_deref() {
-        Some(path) => testpmd::measure(path, options.duration).map_err(|error| error.to_string()),
+        Some(path) => {
+            testpmd::measure(path, options.duration, options.queue_pairs).map_err(|error| error.to_string())
+        }
         None => Err("none was named (--testpmd)".to_owned()),
     };
     let ways = ALL.iter().map(|way| Ok(((way.key)(), (way.measure)(options.duration)?)));
-    let (ethernet, ethernet_wall_rate_ledger_on_over_off) = ethernet::measure(options.duration)?;
+    let (ethernet, ethernet_wall_rate_ledger_on_over_off) =
+        ethernet::measure(options.duration, options.queue_pairs)?;
     Ok(Report {
         version: REPORT_VERSION,
         ways: ways.collect::<Result<_, BenchError>>()?,
         ethernet,
         ethernet_wall_rate_ledger_on_over_off,
-        ethernet_two_cores: ethernet::measure_two_cores(options.duration)?,
+        ethernet_two_cores: ethernet::measure_two_cores(options.duration, options.queue_pairs)?,
         testpmd_left_out: testpmd.as_ref().err().cloned(),
         testpmd: testpmd.ok(),
     })
@@ -169,7 +174,9 @@ impl fmt::Display for Report {
         for measured in ALL.iter().filter_map(|way| ways.get((way.key)())) {
             writeln!(f, "{}", measured.text)?;
         }
-        writeln!(f, "Ethernet, frames of {} bytes, each direction at the same time", ethernet.frame_bytes)?;
+        let ethernet::Figures { frame_bytes, queue_pairs, .. } = ethernet;
+        let pairs = if *queue_pairs > 1 { format!(", {queue_pairs} queue pairs") } else { String::new() };
+        writeln!(f, "Ethernet, frames of {frame_bytes} bytes{pairs}, each direction at the same time")?;
         writeln!(f, "  one core      {:>12.0} frames/s each", ethernet.wall_frames_per_s_each)?;
         writeln!(f, "  ledger on/off {:>12.3}", self.ethernet_wall_rate_ledger_on_over_off)?;
         writeln!(f, "  two cores     {:>12.0} frames/s each", ethernet_two_cores.wall_frames_per_s_each)?;

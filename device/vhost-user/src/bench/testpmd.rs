@@ -47,26 +47,27 @@ impl Drop for Testpmd {
     }
 }
 
-/// Measures two vhost ports of the `testpmd` at `path`, which forwards each one's frames to the other.
-pub fn measure(path: &Path, duration: Duration) -> Result<Figures, BenchError> {
+/// Measures two vhost ports with `pairs` queue pairs of the `testpmd` at `path`, which forwards each one's frames to the other.
+pub fn measure(path: &Path, duration: Duration, pairs: usize) -> Result<Figures, BenchError> {
     let folder = tempfile::Builder::new()
         .prefix("niclab-testpmd-")
         .tempdir()
         .map_err(|error| TestpmdError::Run { path: path.to_owned(), error })?;
     let sockets = [folder.path().join("0"), folder.path().join("1")];
-    let mut process = start(path, folder.path(), &sockets)?;
+    let mut process = start(path, folder.path(), &sockets, pairs)?;
     wait_for(&mut process, path, &sockets)?;
     let guest = |socket: &PathBuf| {
-        EthernetGuest::connect(socket, QUEUE_SIZE, BUFFER_BYTES, 1 << VIRTIO_NET_F_MRG_RXBUF)
+        EthernetGuest::connect_pairs(socket, pairs, QUEUE_SIZE, BUFFER_BYTES, 1 << VIRTIO_NET_F_MRG_RXBUF)
     };
     let guests = [guest(&sockets[0])?, guest(&sockets[1])?];
     let mut pair = Pair::new(guests, [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]]);
     pair.measure(duration, || ())
 }
 
-fn start(path: &Path, folder: &Path, sockets: &[PathBuf; 2]) -> Result<Testpmd, TestpmdError> {
-    let device =
-        |index: usize, socket: &PathBuf| format!("--vdev=net_vhost{index},iface={}", socket.display());
+fn start(path: &Path, folder: &Path, sockets: &[PathBuf; 2], pairs: usize) -> Result<Testpmd, TestpmdError> {
+    let device = |index: usize, socket: &PathBuf| {
+        format!("--vdev=net_vhost{index},iface={},queues={pairs}", socket.display())
+    };
     let devices = sockets.iter().enumerate().map(|(index, socket)| device(index, socket));
     let mut command = Command::new(path);
     // No huge pages, so that nothing of the host is reserved; one core forwards, the other only listens to commands.
@@ -75,6 +76,7 @@ fn start(path: &Path, folder: &Path, sockets: &[PathBuf; 2]) -> Result<Testpmd, 
         .args(devices)
         .args(["--", "--forward-mode=io", "--auto-start", "--nb-cores=1", "--total-num-mbufs=8192"])
         .args(["--stats-period=3600", "--no-mlockall"])
+        .args([format!("--rxq={pairs}"), format!("--txq={pairs}")])
         .env("XDG_RUNTIME_DIR", folder)
         .stdin(Stdio::null())
         .stdout(Stdio::null())

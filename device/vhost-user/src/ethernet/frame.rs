@@ -211,10 +211,10 @@ impl<'a> Frame<'a> {
         self.rest = unread;
     }
 
-    /// Whether all that is unread is one piece, as it is of most frames.
+    /// Whether all that is unread is one piece at most, as it is of most frames.
     #[inline]
     pub fn is_short(&self) -> bool {
-        self.rest.len() == 1
+        self.rest.len() <= 1
     }
 
     /// What was read, and the pieces that were not, in order.

@@ -4,12 +4,14 @@
 //! * [`offload`]: checksums and segmentation in software, for receivers that do not take them over and for links that
 //!   are faulty, where each frame of the wire has its own fate;
 //! * [`frame`]: a frame where it lies, in a guest's buffers or in ours;
-//! * [`receive`]: putting a frame into a receive queue, and the bounded backlog before it.
+//! * [`receive`]: putting a frame into a receive queue, and the bounded backlog before it;
+//! * [`steering`]: which of several receive queues a frame goes to.
 
 pub mod frame;
 pub mod header;
 pub mod offload;
 pub mod receive;
+pub mod steering;
 
 use virtio_bindings::virtio_net::{
     VIRTIO_NET_F_CSUM, VIRTIO_NET_F_GUEST_CSUM, VIRTIO_NET_F_GUEST_TSO4, VIRTIO_NET_F_GUEST_TSO6,
@@ -18,10 +20,24 @@ use virtio_bindings::virtio_net::{
 
 use self::header::{Family, Offload};
 
-/// Virtqueue on which the guest receives.
+/// Virtqueue on which the guest receives, of the first pair.
 pub const QUEUE_RECEIVE: usize = 0;
-/// Virtqueue from which the guest sends.
+/// Virtqueue from which the guest sends, of the first pair.
 pub const QUEUE_TRANSMIT: usize = 1;
+/// Virtqueues of a pair.
+pub const QUEUES_PER_PAIR: usize = 2;
+
+/// Virtqueue on which the guest receives, of any pair (Virtual I/O Device specification 1.2, section 5.1.2).
+#[inline]
+pub const fn receive_queue(pair: usize) -> usize {
+    QUEUES_PER_PAIR * pair + QUEUE_RECEIVE
+}
+
+/// Virtqueue from which the guest sends, of any pair.
+#[inline]
+pub const fn transmit_queue(pair: usize) -> usize {
+    QUEUES_PER_PAIR * pair + QUEUE_TRANSMIT
+}
 
 /// What guest and function agreed on.
 #[derive(Clone, Copy, Debug, Default)]

@@ -75,7 +75,7 @@ impl Headers {
 }
 
 /// Where the IP header begins: behind the Ethernet header and its VLAN tags.
-fn ip_offset(head: &[u8]) -> Option<usize> {
+pub fn ip_offset(head: &[u8]) -> Option<usize> {
     let mut offset = ETHERNET_BYTES;
     for _ in 0..2 {
         match *head.get(offset - 2..offset)? {

@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 
 use super::frame::{Frame, head_of};
 use super::header::{HEADER_BYTES, LinkHeader, Offload};
+use super::steering::Pairs;
 use crate::memory::MemoryError;
 use crate::memory::access::{Room, Unread};
 use crate::ring::{Buffer, Burst, Chain, RingError, Singles};
@@ -283,15 +284,22 @@ fn next_room<'m>(
     if room.bytes() > 0 { Ok(Some(room)) } else { rooms.next().transpose() }
 }
 
-/// Frames that found no buffer and wait for the guest to leave some. Bounded, because a guest that never reads must not
-/// cost the host its memory.
+/// Frames that found no buffer at one receive queue and wait for the guest to leave some.
 #[derive(Debug, Default)]
-pub struct Backlog {
+struct Backlog {
     frames: VecDeque<(Offload, Vec<u8>)>,
-    bytes: usize,
     /// The driver's index in the receive queue when there was no room for the oldest frame: until it moves on there is
     /// none, and looking through the queue again for each frame that comes would be work for nothing.
-    pub no_room_at: Option<u16>,
+    no_room_at: Option<u16>,
+}
+
+/// The backlogs of a node's receive queues. They have one bound together: a guest that never reads must not cost the host its
+/// memory, and a guest with many queues must not cost more than a guest with one.
+#[derive(Debug, Default)]
+pub struct Backlogs {
+    of_pairs: Vec<Backlog>,
+    frames: usize,
+    bytes: usize,
 }
 
 /// Most bytes that wait for one guest: about what a fast sender has in flight on one connection.
@@ -299,37 +307,81 @@ pub const BACKLOG_BYTES: usize = 1 << 20;
 /// Most frames that wait for one guest.
 pub const BACKLOG_FRAMES: usize = 1024;
 
-impl Backlog {
-    /// Whether none waits.
+impl Backlogs {
+    /// Whether no frame waits at any queue.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.frames.is_empty()
+        self.frames == 0
+    }
+
+    /// Whether no frame waits at the receive queue of this pair.
+    #[inline]
+    pub fn is_empty_at(&self, pair: usize) -> bool {
+        self.is_empty() || self.of_pairs.get(pair).is_none_or(|backlog| backlog.frames.is_empty())
     }
 
     /// Keeps a frame for later; false when there is no room, and the frame is lost.
-    pub fn push(&mut self, offload: Offload, frame: Vec<u8>) -> bool {
-        if self.frames.len() >= BACKLOG_FRAMES || self.bytes + frame.len() > BACKLOG_BYTES {
+    pub fn push(&mut self, pair: usize, offload: Offload, frame: Vec<u8>) -> bool {
+        if self.frames >= BACKLOG_FRAMES || self.bytes + frame.len() > BACKLOG_BYTES {
             return false;
         }
+        self.frames += 1;
         self.bytes += frame.len();
-        self.frames.push_back((offload, frame));
+        self.at(pair).frames.push_back((offload, frame));
         true
     }
 
-    /// The oldest frame.
-    pub fn front(&mut self) -> Option<(Offload, &mut [u8])> {
-        self.frames.front_mut().map(|(offload, frame)| (*offload, frame.as_mut_slice()))
+    /// The oldest frame at a pair's queue.
+    pub fn front(&mut self, pair: usize) -> Option<(Offload, &mut [u8])> {
+        let oldest = self.of_pairs.get_mut(pair)?.frames.front_mut();
+        oldest.map(|(offload, frame)| (*offload, frame.as_mut_slice()))
     }
 
-    /// Forgets the oldest frame.
-    pub fn pop(&mut self) {
-        if let Some((_, frame)) = self.frames.pop_front() {
+    /// Forgets the oldest frame at a pair's queue.
+    pub fn pop(&mut self, pair: usize) {
+        if let Some((_, frame)) = self.of_pairs.get_mut(pair).and_then(|backlog| backlog.frames.pop_front()) {
+            self.frames -= 1;
             self.bytes -= frame.len();
         }
     }
 
-    /// Forgets all, and says how many frames that were.
+    /// The driver's index when there was no room at a pair's queue; nothing where there was.
+    pub fn no_room_at(&self, pair: usize) -> Option<u16> {
+        self.of_pairs.get(pair)?.no_room_at
+    }
+
+    /// Notes the driver's index when there was no room at a pair's queue; nothing where there was.
+    pub fn set_no_room_at(&mut self, pair: usize, index: Option<u16>) {
+        self.at(pair).no_room_at = index;
+    }
+
+    /// Forgets what waits at the queues of all pairs but these, and returns the number of frames.
+    pub fn clear_all_but(&mut self, pairs: Pairs) -> u64 {
+        if self.is_empty() {
+            return 0;
+        }
+        let others = (0..self.of_pairs.len()).filter(|pair| !pairs.contains(*pair));
+        others.map(|pair| self.clear_at(pair)).sum()
+    }
+
+    /// Forgets what waits at a pair's queue, and returns the number of frames.
+    pub fn clear_at(&mut self, pair: usize) -> u64 {
+        let Backlog { frames, .. } = std::mem::take(self.at(pair));
+        self.frames -= frames.len();
+        self.bytes -= frames.iter().map(|(_, frame)| frame.len()).sum::<usize>();
+        frames.len() as u64
+    }
+
+    /// Forgets all, and returns the number of frames.
     pub fn clear(&mut self) -> u64 {
-        std::mem::take(self).frames.len() as u64
+        std::mem::take(self).frames as u64
+    }
+
+    /// The backlog of a pair, which the caller knows to be one of the node's.
+    fn at(&mut self, pair: usize) -> &mut Backlog {
+        if self.of_pairs.len() <= pair {
+            self.of_pairs.resize_with(pair + 1, Backlog::default);
+        }
+        &mut self.of_pairs[pair]
     }
 }

@@ -104,6 +104,7 @@ fn agree_on_protocol(
     let offered = frontend.get_protocol_features().map_err(at("GET_PROTOCOL_FEATURES"))?;
     let known = VhostUserProtocolFeatures::REPLY_ACK
         | VhostUserProtocolFeatures::CONFIG
+        | VhostUserProtocolFeatures::MQ
         | VhostUserProtocolFeatures::BACKEND_REQ
         | VhostUserProtocolFeatures::SHMEM;
     frontend.set_protocol_features(offered & known).map_err(at("SET_PROTOCOL_FEATURES"))?;
@@ -118,6 +119,8 @@ struct StartedQueue {
     call: EventFd,
     /// What GET_VRING_BASE returned.
     base: u32,
+    /// The driver uses the queue.
+    is_enabled: bool,
 }
 
 /// One vhost-user connection. Dropping it is what the daemon sees of a killed QEMU.
@@ -240,7 +243,7 @@ impl Connection {
             event.try_clone().map_err(|error| FrontendError::System { step: "sharing an event", error })
         };
         let (kick, call) = (shared(&ring.kick)?, shared(&ring.call)?);
-        let queue = StartedQueue { index, config, kick, call, base: 0 };
+        let queue = StartedQueue { index, config, kick, call, base: 0, is_enabled: true };
         self.start(&queue)?;
         self.started.retain(|started| started.index != index);
         self.started.push(queue);
@@ -248,7 +251,7 @@ impl Connection {
     }
 
     fn start(&mut self, queue: &StartedQueue) -> Result<(), FrontendError> {
-        let StartedQueue { index, config, kick, call, base } = queue;
+        let StartedQueue { index, config, kick, call, base, .. } = queue;
         self.frontend.set_vring_num(*index, config.queue_size).map_err(at("SET_VRING_NUM"))?;
         self.frontend.set_vring_base(*index, *base as u16).map_err(at("SET_VRING_BASE"))?;
         self.frontend.set_vring_addr(*index, config).map_err(at("SET_VRING_ADDR"))?;
@@ -262,6 +265,26 @@ impl Connection {
             return Ok(());
         }
         self.frontend.set_vring_enable(index, is_enabled).map_err(at("SET_VRING_ENABLE"))
+    }
+
+    /// Enables or disables a queue as the driver asks. A queue that is disabled stays so when the machine continues.
+    ///
+    /// # Errors
+    /// [`FrontendError::VhostUser`] without protocol features.
+    pub fn enable_queue(&mut self, index: usize, is_enabled: bool) -> Result<(), FrontendError> {
+        let mut started = self.started.iter_mut();
+        if let Some(queue) = started.find(|queue| queue.index == index) {
+            queue.is_enabled = is_enabled;
+        }
+        self.enable(index, is_enabled)
+    }
+
+    /// The number of queues that the function says it has.
+    ///
+    /// # Errors
+    /// [`FrontendError::VhostUser`] where the function cannot be asked.
+    pub fn queue_count(&mut self) -> Result<u64, FrontendError> {
+        self.frontend.get_queue_num().map_err(at("GET_QUEUE_NUM"))
     }
 
     /// Sends what QEMU 11.1 sends when its machine stops, and the same when a driver resets the device: all queues are
@@ -281,7 +304,7 @@ impl Connection {
     }
 
     /// Sends what QEMU 11.1 sends when a machine continues that was stopped: features, the memory table with the BAR in it,
-    /// and each queue where it stopped.
+    /// and each queue that is enabled where it stopped.
     ///
     /// # Errors
     /// [`FrontendError`].
@@ -294,8 +317,9 @@ impl Connection {
         regions.extend(bar.as_ref().and_then(|bar| bar.region(BAR_ADDRESS)));
         self.set_memory(&regions)?;
         let started = std::mem::take(&mut self.started);
-        started.iter().try_for_each(|queue| self.start(queue))?;
-        started.iter().try_for_each(|queue| self.enable(queue.index, true))?;
+        let enabled = || started.iter().filter(|queue| queue.is_enabled);
+        enabled().try_for_each(|queue| self.start(queue))?;
+        enabled().try_for_each(|queue| self.enable(queue.index, true))?;
         self.started = started;
         Ok(())
     }

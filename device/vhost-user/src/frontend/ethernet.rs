@@ -1,22 +1,29 @@
 //! The Ethernet function's driver: frames out, frames in.
 
+use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use virtio_bindings::virtio_net::VIRTIO_NET_F_MQ;
 use vm_memory::VolatileMemory;
 
 use super::{Connection, DriverRing, FrontendError, GuestMemory};
 use crate::ethernet::header::{HEADER_BYTES, Offload};
-use crate::ethernet::{QUEUE_RECEIVE, QUEUE_TRANSMIT};
+use crate::ethernet::{QUEUES_PER_PAIR, receive_queue, transmit_queue};
 use crate::memory::MemoryError;
 use crate::ring::Buffer;
 
-/// A guest's driver of the Ethernet function. Each descriptor has a buffer of its own.
+/// A guest's driver of the Ethernet function, with one queue pair or several. Its own methods are those of the first pair.
 pub struct EthernetGuest {
     connection: Connection,
+    pairs: Vec<QueuePair>,
+}
+
+/// A receive and a transmit queue. Each descriptor has a buffer of its own.
+pub struct QueuePair {
     memory: Arc<GuestMemory>,
     receive: DriverRing,
     transmit: DriverRing,
@@ -29,8 +36,8 @@ const SHORT: FrontendError = FrontendError::Malformed("buffers too short for a h
 const OUTSIDE: fn(MemoryError) -> FrontendError = |_| FrontendError::Malformed("a buffer outside of memory");
 
 impl EthernetGuest {
-    /// Connects to the function's socket with queues of `queue_size` descriptors, each with a buffer of `buffer_bytes`,
-    /// takes those of the `wanted` features that are offered, and fills the receive queue.
+    /// Connects to the function's socket with one pair of queues of `queue_size` descriptors, each with a buffer of
+    /// `buffer_bytes`, takes those of the `wanted` features that are offered, and fills the receive queue.
     ///
     /// # Errors
     /// [`FrontendError`].
@@ -40,25 +47,91 @@ impl EthernetGuest {
         buffer_bytes: u32,
         wanted: u64,
     ) -> Result<Self, FrontendError> {
-        let all_buffers = u64::from(queue_size) * u64::from(buffer_bytes);
-        let memory = Arc::new(GuestMemory::new(2 * all_buffers + (64 << 10))?);
-        let mut connection = Connection::new(socket, 2, wanted, &memory)?;
-        let receive = DriverRing::new(&memory, queue_size)?;
-        let transmit = DriverRing::new(&memory, queue_size)?;
-        let receive_buffers = memory.allocate(all_buffers, 64)?;
-        let transmit_buffers = memory.allocate(all_buffers, 64)?;
-        connection.start_queue(QUEUE_RECEIVE, &receive, &memory)?;
-        connection.start_queue(QUEUE_TRANSMIT, &transmit, &memory)?;
-        let mut this =
-            Self { connection, memory, receive, transmit, buffer_bytes, receive_buffers, transmit_buffers };
-        while this.offer_buffer()? {}
-        this.receive.notify()?;
-        Ok(this)
+        Self::connect_pairs(socket, 1, queue_size, buffer_bytes, wanted)
+    }
+
+    /// The same with so many pairs, all of them enabled.
+    ///
+    /// # Errors
+    /// [`FrontendError`]; [`FrontendError::Malformed`] for none.
+    pub fn connect_pairs(
+        socket: &Path,
+        pairs: usize,
+        queue_size: u16,
+        buffer_bytes: u32,
+        wanted: u64,
+    ) -> Result<Self, FrontendError> {
+        let count = pairs as u64;
+        let wanted = if pairs > 1 { wanted | 1 << VIRTIO_NET_F_MQ } else { wanted };
+        let bytes = 2 * u64::from(queue_size) * u64::from(buffer_bytes) + (64 << 10);
+        let memory = Arc::new(GuestMemory::new(count * bytes)?);
+        let mut connection = Connection::new(socket, count * QUEUES_PER_PAIR as u64, wanted, &memory)?;
+        let pairs =
+            (0..pairs).map(|pair| QueuePair::start(&mut connection, &memory, pair, queue_size, buffer_bytes));
+        let pairs = pairs.collect::<Result<Vec<_>, _>>()?;
+        if pairs.is_empty() {
+            return Err(FrontendError::Malformed("a guest without a queue pair"));
+        }
+        Ok(Self { connection, pairs })
     }
 
     /// The connection, for what QEMU rather than a driver would do.
     pub fn connection(&mut self) -> &mut Connection {
         &mut self.connection
+    }
+
+    /// All pairs.
+    pub fn pairs(&mut self) -> &mut [QueuePair] {
+        &mut self.pairs
+    }
+
+    /// Has QEMU turn a pair on or off, as a driver asks by the control queue.
+    ///
+    /// # Errors
+    /// [`FrontendError`].
+    pub fn enable_pair(&mut self, pair: usize, is_on: bool) -> Result<(), FrontendError> {
+        for queue in [receive_queue(pair), transmit_queue(pair)] {
+            self.connection.enable_queue(queue, is_on)?;
+        }
+        Ok(())
+    }
+}
+
+impl Deref for EthernetGuest {
+    type Target = QueuePair;
+
+    fn deref(&self) -> &QueuePair {
+        // A guest has one at least.
+        &self.pairs[0]
+    }
+}
+
+impl DerefMut for EthernetGuest {
+    fn deref_mut(&mut self) -> &mut QueuePair {
+        &mut self.pairs[0]
+    }
+}
+
+impl QueuePair {
+    fn start(
+        connection: &mut Connection,
+        memory: &Arc<GuestMemory>,
+        pair: usize,
+        queue_size: u16,
+        buffer_bytes: u32,
+    ) -> Result<Self, FrontendError> {
+        let all_buffers = u64::from(queue_size) * u64::from(buffer_bytes);
+        let receive = DriverRing::new(memory, queue_size)?;
+        let transmit = DriverRing::new(memory, queue_size)?;
+        let receive_buffers = memory.allocate(all_buffers, 64)?;
+        let transmit_buffers = memory.allocate(all_buffers, 64)?;
+        connection.start_queue(receive_queue(pair), &receive, memory)?;
+        connection.start_queue(transmit_queue(pair), &transmit, memory)?;
+        let memory = Arc::clone(memory);
+        let mut this = Self { memory, receive, transmit, buffer_bytes, receive_buffers, transmit_buffers };
+        while this.offer_buffer()? {}
+        this.receive.notify()?;
+        Ok(this)
     }
 
     /// The guest's memory.
@@ -86,7 +159,7 @@ impl EthernetGuest {
     }
 
     /// Puts a frame into the transmit queue, in as many buffers as it needs. False when there is no room. The device does
-    /// not see it before [`EthernetGuest::flush`].
+    /// not see it before [`QueuePair::flush`].
     ///
     /// # Errors
     /// [`FrontendError`].
@@ -157,7 +230,7 @@ impl EthernetGuest {
     }
 
     /// Takes the next received frame if there is one, and hands its first bytes to `look`, its length beside; the buffer
-    /// goes back to the queue, but the device does not see that before the next [`EthernetGuest::show`]. For frames
+    /// goes back to the queue, but the device does not see that before the next [`QueuePair::show`]. For frames
     /// that fit one buffer.
     ///
     /// # Errors

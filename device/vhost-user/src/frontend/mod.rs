@@ -23,7 +23,7 @@ use thiserror::Error;
 
 pub use self::cluster::{ClusterGuest, TIMEOUT};
 pub use self::connection::{Connection, MappedBar};
-pub use self::ethernet::EthernetGuest;
+pub use self::ethernet::{EthernetGuest, QueuePair};
 pub use self::memory::GuestMemory;
 pub use self::port::GuestPort;
 pub use self::ring::DriverRing;

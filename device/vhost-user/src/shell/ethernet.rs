@@ -23,6 +23,8 @@ use niclab_model::platform::profile::Profile;
 use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::time::Time;
 use smallvec::SmallVec;
+use vhost_user_backend::VringT;
+use virtio_queue::QueueT;
 
 use self::sending::Sender;
 use self::series::Collected;
@@ -33,8 +35,9 @@ use super::turn::{FRAME_NS, Turn, frame_ns};
 use crate::ethernet::frame::Frame;
 use crate::ethernet::header::Offload;
 use crate::ethernet::offload::{complete_checksum, segment};
-use crate::ethernet::receive::{Backlog, ReceiveError, Receiver};
-use crate::ethernet::{Negotiated, QUEUE_RECEIVE, QUEUE_TRANSMIT};
+use crate::ethernet::receive::{Backlogs, ReceiveError, Receiver};
+use crate::ethernet::steering::{Pairs, Switches};
+use crate::ethernet::{Negotiated, receive_queue, transmit_queue};
 use crate::memory::DmaMemory;
 use crate::ring::{Burst, Chain, Interrupt, RingError};
 use crate::vring::Vring;
@@ -59,17 +62,25 @@ pub struct Function {
     pub vrings: Vec<Vring>,
     /// The features of the driver.
     pub negotiated: Negotiated,
+    /// The queue pairs that the driver has turned on.
+    pub switches: Arc<Switches>,
     /// Doorbells of each queue that were priced.
-    priced: [u64; 2],
+    priced: Vec<u64>,
 }
 
 impl Function {
     /// Doorbells of a queue since the last call, as many as are priced.
     fn take_doorbells(&mut self, queue: usize) -> u64 {
         let kicks = self.vrings.get(queue).map_or(0, Vring::kicks);
+        self.priced.resize(self.vrings.len(), 0);
         let rung =
             self.priced.get_mut(queue).map_or(0, |seen| kicks.wrapping_sub(std::mem::replace(seen, kicks)));
         rung.min(MAX_PRICED_DOORBELLS)
+    }
+
+    /// Whether the front end has started a queue.
+    pub fn is_running(&self) -> bool {
+        self.vrings.iter().any(|vring| vring.get_ref().get_queue().ready())
     }
 }
 
@@ -94,8 +105,8 @@ pub struct PortState {
     pub owes_settling: bool,
     /// Frames that it sent as series.
     pub series_frames: u64,
-    backlog: Backlog,
-    /// The front end has stopped the device, which may continue: frames to it wait in the backlog.
+    backlogs: Backlogs,
+    /// The front end has stopped the device, which may continue: frames to it wait in the backlogs.
     is_stopped: bool,
     /// Frames on the wire that were priced.
     priced: u64,
@@ -113,7 +124,7 @@ impl PortState {
             for_stations: VecDeque::new(),
             owes_settling: false,
             series_frames: 0,
-            backlog: Backlog::default(),
+            backlogs: Backlogs::default(),
             is_stopped: false,
             priced: 0,
         }
@@ -205,7 +216,7 @@ impl Ethernet {
     /// The host of `node` is gone or starts anew.
     pub fn host_reset(&mut self, node: usize) {
         if let Some(state) = self.states.get_mut(node) {
-            state.backlog.clear();
+            state.backlogs.clear();
             state.is_stopped = false;
             state.for_stations.clear();
         }
@@ -229,18 +240,19 @@ impl Ethernet {
         std::mem::replace(&mut self.was_holding, is_holding) && is_holding
     }
 
-    /// Sends what `node` has in its transmit queue, as far as the turn goes. True when there is more.
+    /// Sends what `node` has in the transmit queue of a pair, as far as the turn goes. True when there is more.
     pub fn transmit(
         &mut self,
-        node: usize,
+        (node, pair): (usize, usize),
         network: &mut Network,
         turn: &mut Turn,
         nodes: &mut Nodes<'_>,
     ) -> bool {
         let Self { functions, states, held, deliveries, latest_sent, goes_singly, .. } = self;
-        let doorbells = functions.get_mut(node).map_or(0, |function| function.take_doorbells(QUEUE_TRANSMIT));
+        let queue = transmit_queue(pair);
+        let doorbells = functions.get_mut(node).map_or(0, |function| function.take_doorbells(queue));
         let Some(function) = functions.get(node) else { return false };
-        let Some(vring) = function.vrings.get(QUEUE_TRANSMIT) else { return false };
+        let Some(vring) = function.vrings.get(queue) else { return false };
         let mut burst = match Burst::open(vring, &function.memory) {
             Ok(burst) => burst,
             Err(error) => {
@@ -307,15 +319,17 @@ impl Ethernet {
         burst.want_doorbell(true)
     }
 
-    /// The driver of `node` has left receive buffers: frames that waited for some are delivered.
-    pub fn refill(&mut self, node: usize, nodes: &mut Nodes<'_>) {
-        let doorbells =
-            self.functions.get_mut(node).map_or(0, |function| function.take_doorbells(QUEUE_RECEIVE));
+    /// The driver of `node` has left receive buffers in the queue of a pair: frames that waited for some are delivered.
+    pub fn refill(&mut self, (node, pair): (usize, usize), nodes: &mut Nodes<'_>) {
+        let queue = receive_queue(pair);
+        let doorbells = self.functions.get_mut(node).map_or(0, |function| function.take_doorbells(queue));
         if let Some((state, bus)) = self.states.get_mut(node).zip(nodes.bus_mut(node)) {
             state.doorbells(doorbells, bus);
         }
         let mut receivers = self.receivers(nodes);
-        receivers.drain_backlog(node);
+        if receivers.receiving_pairs(node).contains(pair) {
+            receivers.drain_backlog((node, pair));
+        }
         receivers.finish();
     }
 
@@ -365,19 +379,24 @@ fn note(states: &mut [PortState], node: usize, error: RingError) {
     }
 }
 
+/// A receive queue: its node, and its pair.
+type ReceiveQueue = (usize, usize);
+
 /// Receive queues that were opened during a burst.
 struct Receivers<'a, 'n> {
     functions: &'a [Function],
     states: &'a mut [PortState],
     nodes: &'a mut Nodes<'n>,
-    open: SmallVec<[(usize, Receiver<'a>); 2]>,
+    open: SmallVec<[(ReceiveQueue, Receiver<'a>); 2]>,
+    /// The pairs on which nodes receive, for each node that a frame went to.
+    pairs: SmallVec<[(usize, Pairs); 2]>,
     /// Estimated processor time of what was done since the last [`Receivers::take_spent`].
     spent_ns: u32,
 }
 
 impl<'a, 'n> Receivers<'a, 'n> {
     fn new(functions: &'a [Function], states: &'a mut [PortState], nodes: &'a mut Nodes<'n>) -> Self {
-        Self { functions, states, nodes, open: SmallVec::new(), spent_ns: 0 }
+        Self { functions, states, nodes, open: SmallVec::new(), pairs: SmallVec::new(), spent_ns: 0 }
     }
 
     /// Whether the card of `node` has stations.
@@ -440,18 +459,38 @@ impl<'a, 'n> Receivers<'a, 'n> {
         }
     }
 
-    /// The receive queue of `to`, or nothing when its guest receives nothing now.
+    /// The pairs on which a node receives, as they were at its first frame of the burst.
     #[inline]
-    fn receiver(&mut self, to: usize) -> Option<&mut Receiver<'a>> {
+    fn receiving_pairs(&mut self, to: usize) -> Pairs {
+        if let Some((_, pairs)) = self.pairs.iter().find(|(node, _)| *node == to) {
+            return *pairs;
+        }
+        let Some(function) = self.functions.get(to) else { return Pairs::first(0) };
+        let mut pairs = function.switches.on();
+        match self.states.get_mut(to) {
+            // A front end that stops the device may turn pairs off first. Frames wait for all of them, or for the first one.
+            Some(state) if state.is_stopped => pairs = pairs.or_first(),
+            // The driver has turned the other pairs off: their frames would wait for ever, and leave others less room.
+            Some(state) => state.traffic.dropped_frames += state.backlogs.clear_all_but(pairs),
+            None => {}
+        }
+        self.pairs.push((to, pairs));
+        pairs
+    }
+
+    /// A receive queue, or nothing when the guest receives nothing there now.
+    #[inline]
+    fn receiver(&mut self, to: ReceiveQueue) -> Option<&mut Receiver<'a>> {
         // One receiver is the rule, so that the search is one comparison.
-        if let Some(index) = self.open.iter().position(|(node, _)| *node == to) {
+        if let Some(index) = self.open.iter().position(|(place, _)| *place == to) {
             return self.open.get_mut(index).map(|(_, receiver)| receiver);
         }
-        let function = self.functions.get(to)?;
-        let burst = match Burst::open(function.vrings.get(QUEUE_RECEIVE)?, &function.memory) {
+        let (node, pair) = to;
+        let function = self.functions.get(node)?;
+        let burst = match Burst::open(function.vrings.get(receive_queue(pair))?, &function.memory) {
             Ok(burst) => burst,
             Err(error) => {
-                note(self.states, to, error);
+                note(self.states, node, error);
                 return None;
             }
         };
@@ -484,12 +523,14 @@ impl<'a, 'n> Receivers<'a, 'n> {
     }
 
     #[inline]
-    fn put(&mut self, to: usize, offload: &Offload, frame: Frame<'_>) {
+    fn put(&mut self, node: usize, offload: &Offload, mut frame: Frame<'_>) {
         self.spent_ns = self.spent_ns.saturating_add(FRAME_NS);
+        let Some(pair) = self.receiving_pairs(node).choose(&mut frame) else { return self.drop_frame(node) };
+        let to = (node, pair);
         if self.must_wait(to) {
             return self.keep(to, offload, frame);
         }
-        let Some(receiver) = self.receiver(to) else { return self.drop_frame(to) };
+        let Some(receiver) = self.receiver(to) else { return self.drop_frame(node) };
         let bytes = frame.bytes();
         let put = match receiver.make_room(&frame) {
             Ok(place) => receiver.fill(place, offload, frame),
@@ -499,7 +540,7 @@ impl<'a, 'n> Receivers<'a, 'n> {
             }
             Err(error) => Err(error),
         };
-        let Some(state) = self.states.get_mut(to) else { return };
+        let Some(state) = self.states.get_mut(node) else { return };
         match put {
             Ok(()) => {
                 state.traffic.received_frames += 1;
@@ -512,11 +553,12 @@ impl<'a, 'n> Receivers<'a, 'n> {
         }
     }
 
-    /// Whether other frames wait for `to`, even after another try: they go first.
+    /// Whether other frames wait at `to`, even after another try: they go first.
     #[inline]
-    fn must_wait(&mut self, to: usize) -> bool {
+    fn must_wait(&mut self, to: ReceiveQueue) -> bool {
+        let (node, pair) = to;
         let waits = |states: &[PortState]| {
-            states.get(to).is_some_and(|state| state.is_stopped || !state.backlog.is_empty())
+            states.get(node).is_some_and(|state| state.is_stopped || !state.backlogs.is_empty_at(pair))
         };
         if waits(self.states) {
             self.drain_backlog(to);
@@ -525,9 +567,9 @@ impl<'a, 'n> Receivers<'a, 'n> {
     }
 
     /// Keeps a copy of a frame for later, if there is room for it.
-    fn keep(&mut self, to: usize, offload: &Offload, frame: Frame<'_>) {
-        let Some(state) = self.states.get_mut(to) else { return };
-        if !state.backlog.push(*offload, frame.into_vec()) {
+    fn keep(&mut self, (node, pair): ReceiveQueue, offload: &Offload, frame: Frame<'_>) {
+        let Some(state) = self.states.get_mut(node) else { return };
+        if !state.backlogs.push(pair, *offload, frame.into_vec()) {
             state.traffic.dropped_frames += 1;
         }
     }
@@ -540,27 +582,29 @@ impl<'a, 'n> Receivers<'a, 'n> {
 
     /// There was no room for the oldest frame that waits: asks the driver to ring when it leaves more buffers than the
     /// device has seen. It may have done so just now.
-    fn want_buffers(&mut self, to: usize) {
+    fn want_buffers(&mut self, to: ReceiveQueue) {
+        let (node, pair) = to;
         let seen = self.receiver(to).map(|receiver| receiver.burst().available_index());
-        if let (Some(seen), Some(state)) = (seen, self.states.get_mut(to)) {
-            state.backlog.no_room_at = Some(seen);
+        if let (Some(seen), Some(state)) = (seen, self.states.get_mut(node)) {
+            state.backlogs.set_no_room_at(pair, Some(seen));
         }
         if self.receiver(to).is_some_and(|receiver| receiver.burst().want_more()) {
             self.drain_backlog(to);
         }
     }
 
-    /// Delivers what waits for `to`, as far as there are buffers.
+    /// Delivers what waits at `to`, as far as there are buffers.
     ///
     /// The loop ends: it turns only when the driver has added to its queue since there was no room, and a queue that is
     /// added to and not taken from holds no more than its size. That there is *something* in the queue is no reason to
     /// turn: one buffer of 64 bytes would keep a frame of 1,500, and with it the world, here for ever.
-    fn drain_backlog(&mut self, to: usize) {
-        if self.states.get(to).is_none_or(|state| state.is_stopped) {
+    fn drain_backlog(&mut self, to: ReceiveQueue) {
+        let (node, pair) = to;
+        if self.states.get(node).is_none_or(|state| state.is_stopped) {
             return;
         }
         loop {
-            let no_room_at = self.states.get(to).and_then(|state| state.backlog.no_room_at);
+            let no_room_at = self.states.get(node).and_then(|state| state.backlogs.no_room_at(pair));
             let Some(receiver) = self.receiver(to) else { return self.drop_backlog(to) };
             if no_room_at.is_some_and(|seen| !receiver.burst().has_more_than(seen)) {
                 return;
@@ -570,8 +614,8 @@ impl<'a, 'n> Receivers<'a, 'n> {
             let burst = receiver.burst();
             let seen = is_full.then(|| burst.available_index());
             let has_more = if is_full { burst.want_more() } else { burst.want_doorbell(false) };
-            if let Some(state) = self.states.get_mut(to) {
-                state.backlog.no_room_at = seen;
+            if let Some(state) = self.states.get_mut(node) {
+                state.backlogs.set_no_room_at(pair, seen);
             }
             if !has_more {
                 return;
@@ -579,15 +623,16 @@ impl<'a, 'n> Receivers<'a, 'n> {
         }
     }
 
-    /// Delivers what waits for `to` until nothing waits, or, and then this is true, until there is no room.
-    fn drain_until_full(&mut self, to: usize) -> bool {
-        let Some(mut backlog) = self.states.get_mut(to).map(|state| std::mem::take(&mut state.backlog))
+    /// Delivers what waits at `to` until nothing waits, or, and then this is true, until there is no room.
+    fn drain_until_full(&mut self, to: ReceiveQueue) -> bool {
+        let (node, pair) = to;
+        let Some(mut backlogs) = self.states.get_mut(node).map(|state| std::mem::take(&mut state.backlogs))
         else {
             return false;
         };
         let mut delivered = Traffic::default();
         let mut is_full = false;
-        while let Some((offload, bytes)) = backlog.front() {
+        while let Some((offload, bytes)) = backlogs.front(pair) {
             let length = bytes.len();
             self.spent_ns = self.spent_ns.saturating_add(frame_ns(length));
             let put = {
@@ -605,14 +650,14 @@ impl<'a, 'n> Receivers<'a, 'n> {
                 }
                 Some(Err(error)) => {
                     delivered.dropped_frames += 1;
-                    error.violation().into_iter().for_each(|name| self.violation(to, name));
+                    error.violation().into_iter().for_each(|name| self.violation(node, name));
                 }
                 None => delivered.dropped_frames += 1,
             }
-            backlog.pop();
+            backlogs.pop(pair);
         }
-        if let Some(state) = self.states.get_mut(to) {
-            state.backlog = backlog;
+        if let Some(state) = self.states.get_mut(node) {
+            state.backlogs = backlogs;
             state.traffic.received_frames += delivered.received_frames;
             state.traffic.received_bytes += delivered.received_bytes;
             state.traffic.dropped_frames += delivered.dropped_frames;
@@ -620,16 +665,16 @@ impl<'a, 'n> Receivers<'a, 'n> {
         is_full
     }
 
-    /// Forgets what waits for a guest that receives nothing any more.
-    fn drop_backlog(&mut self, to: usize) {
-        if let Some(state) = self.states.get_mut(to) {
-            state.traffic.dropped_frames += state.backlog.clear();
+    /// Forgets what waits at a queue on which the guest receives nothing any more.
+    fn drop_backlog(&mut self, (node, pair): ReceiveQueue) {
+        if let Some(state) = self.states.get_mut(node) {
+            state.traffic.dropped_frames += state.backlogs.clear_at(pair);
         }
     }
 
     /// Shows all receivers what arrived, and interrupts those that want it.
     fn finish(&mut self) {
-        for (to, receiver) in &mut self.open {
+        for ((to, _), receiver) in &mut self.open {
             let burst = receiver.burst();
             if burst.publish() == Interrupt::Wanted
                 && burst.interrupt()

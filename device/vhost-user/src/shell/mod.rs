@@ -60,6 +60,8 @@ pub struct NodeInfo {
     pub config: DeviceConfig,
     /// How its doorbells are waited for.
     pub policy: Policy,
+    /// Queue pairs that its Ethernet function offers.
+    pub queue_pairs: usize,
 }
 
 /// What of a node is connected.

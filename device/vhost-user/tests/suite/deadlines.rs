@@ -102,7 +102,7 @@ fn ethernet_frames_that_a_fault_holds_back_arrive_though_nothing_is_quiet() {
     set_faults(&lab, "node1", Faults { reorder: 1.0, ..Faults::default() });
     let send = |world: &mut World<'_>| {
         assert!(from.send(&frame(lab.mac(0), lab.mac(1), 60)).unwrap());
-        assert!(!world.transmit(0));
+        assert!(!world.transmit(0, 0));
     };
     arrives_at_the_second_look(&lab, send, || to.receive(Duration::ZERO).is_ok());
 }

@@ -17,6 +17,7 @@ mod matching;
 mod monitor;
 mod parts;
 mod pending;
+mod queues;
 mod report;
 mod rules;
 mod series;

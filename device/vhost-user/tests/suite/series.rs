@@ -102,7 +102,7 @@ impl Bench {
         match *step {
             Step::Queue { from, ref to, ref kind, count } => self.queue(from, to, kind, count),
             Step::Transmit { from } => {
-                self.lab.daemon().shell().world().transmit(from);
+                self.lab.daemon().shell().world().transmit(from, 0);
             }
             Step::Receive { at, most, is_seen } => {
                 for _ in 0..most {
@@ -115,7 +115,7 @@ impl Bench {
                 }
                 self.guests[at].show().unwrap();
                 if is_seen {
-                    self.lab.daemon().shell().world().refill(at);
+                    self.lab.daemon().shell().world().refill(at, 0);
                 }
             }
             Step::Lose { at, is_lossy } => {

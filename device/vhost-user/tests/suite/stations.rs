@@ -203,11 +203,11 @@ fn a_guest_sends_no_more_to_a_station_before_that_has_what_it_sent_in_its_last_t
             queued += 1;
         }
         guest.flush().unwrap();
-        world.transmit(0);
+        world.transmit(0, 0);
         let waiting = world.common.ethernet.states[0].for_stations.len();
         assert!(waiting <= 300, "{waiting} is more than a turn is long");
     }
-    while world.transmit(0) {}
+    while world.transmit(0, 0) {}
     assert_eq!(wire.lock().heard.len(), FRAMES);
 }
 
@@ -222,7 +222,7 @@ fn a_long_frame_for_all_stations_in_the_shortest_segments_takes_no_more_memory_t
     let mut world = lab.daemon().shell().world();
     assert!(guest.queue(&Offload { checksum: Some(checksum), segmentation }, &long).unwrap());
     guest.flush().unwrap();
-    while world.transmit(0) {}
+    while world.transmit(0, 0) {}
     let heard: Vec<usize> = wires.iter().map(|wire| heard(wire).len()).collect();
     assert!(heard.iter().all(|heard| (800..SEGMENTS).contains(heard)), "{heard:?}");
     assert_eq!(heard.iter().sum::<usize>(), 4_096);

@@ -66,7 +66,7 @@ fn a_queue_full_of_long_frames_takes_turns() {
     }
     hostile.show().unwrap();
     // A thousand segments are more than half a turn.
-    let looks = looks(|| world.transmit(0));
+    let looks = looks(|| world.transmit(0, 0));
     drop(world);
     assert!(looks > frames / 2, "{looks} looks for {frames} frames of 1,000 segments");
 }

@@ -153,8 +153,10 @@ impl Sender<'_, '_, '_> {
         let to = usize::from(self.network.series_way(nodes, self.node as u16, link, bytes)?);
         let receives = self.receivers.functions.get(to)?.negotiated.receives(&offload);
         let state = self.receivers.states.get(to)?;
-        let takes_now = state.backlog.is_empty() && !state.is_stopped;
-        (receives && takes_now && !is_kept(state)).then_some((to, offload))
+        let takes_now = state.backlogs.is_empty() && !state.is_stopped;
+        let is_series = receives && takes_now && !is_kept(state);
+        // Frames for several pairs are steered one by one.
+        (is_series && self.receivers.receiving_pairs(to).is_single()).then_some((to, offload))
     }
 
     /// Prices the series that was collected, from the sender's software to the receiver's.
@@ -200,8 +202,13 @@ impl<'a> Receivers<'a, '_> {
         let &Common { to, ref offload, ref link, frame_bytes: bytes } = common;
         let mut fates = frames.iter();
         pieces.retain(|_| fates.next().is_some_and(|frame| frame.at.is_some()));
-        // Nothing waits for the guest: else this would be no series.
-        let put = self.receiver(to).map_or(0, |receiver| receiver.put_all(offload, link, pieces));
+        // Nothing waits for the guest, which has turned on one pair at most: else this would be no series.
+        let put = match self.receiving_pairs(to).single() {
+            Some(pair) => {
+                self.receiver((to, pair)).map_or(0, |receiver| receiver.put_all(offload, link, pieces))
+            }
+            None => 0,
+        };
         if let Some(state) = self.states.get_mut(to) {
             state.traffic.received_frames += put as u64;
             state.traffic.received_bytes += (put * bytes) as u64;

@@ -39,8 +39,9 @@ impl World<'_> {
         is_for_stations
     }
 
-    /// Sends what `node` has in its Ethernet function's transmit queue, as far as a turn goes. True when there is more.
-    pub fn transmit(&mut self, node: usize) -> bool {
+    /// Sends what `node` has in a transmit queue of its Ethernet function, by pair, as far as a turn goes. True when there is
+    /// more.
+    pub fn transmit(&mut self, node: usize, pair: usize) -> bool {
         self.common.turn = Turn::WHOLE;
         self.common.acts += 1;
         // What it sent to stations before is there before it sends more: however much that is, it waits in the guest.
@@ -48,15 +49,15 @@ impl World<'_> {
             return true;
         }
         let Common { ethernet, network, turn, .. } = &mut *self.common;
-        let more = ethernet.transmit(node, network, turn, &mut self.nodes);
+        let more = ethernet.transmit((node, pair), network, turn, &mut self.nodes);
         let more = self.serve_stations(node) || more;
         self.settle_stations(node) || more
     }
 
-    /// The driver of `node` has left receive buffers in its Ethernet function.
-    pub fn refill(&mut self, node: usize) {
+    /// The driver of `node` has left receive buffers in a queue of its Ethernet function, by pair.
+    pub fn refill(&mut self, node: usize, pair: usize) {
         self.common.acts += 1;
-        self.common.ethernet.refill(node, &mut self.nodes);
+        self.common.ethernet.refill((node, pair), &mut self.nodes);
     }
 
     /// The fabric was quiet: Ethernet frames that a fault held back arrive. False when there are none.
