@@ -24,7 +24,7 @@ pub struct ClusterArgs {
     /// Virtual CPUs of each node.
     #[arg(long, value_name = "N")]
     pub vcpus: Option<u32>,
-    /// Queue pairs of each node's Ethernet function; a guest uses as many of them as it has virtual CPUs.
+    /// Queue pairs of each node's Ethernet function. Linux uses as many of them as the guest has virtual CPUs.
     #[arg(long, value_name = "N")]
     pub queues: Option<u32>,
     /// Driver of your own for the cards: the folder of its source, or a module NAME.ko; NODE=PATH for one node alone.

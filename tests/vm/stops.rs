@@ -9,7 +9,7 @@ use niclab_harness::{Niclab, eventually};
 use serde_json::Value;
 
 /// Has QEMU of the node of this rank stop its machine, and continue it.
-fn stop_and_continue(niclab: &Niclab, rank: usize) {
+pub fn stop_and_continue(niclab: &Niclab, rank: usize) {
     let socket = niclab.runtime().join("niclab").join(format!("{rank}.qmp"));
     let mut qemu = UnixStream::connect(&socket).expect("QEMU's socket");
     let mut answers = BufReader::new(qemu.try_clone().expect("a descriptor"));

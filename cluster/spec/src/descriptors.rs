@@ -87,10 +87,7 @@ pub struct TooFewDescriptors {
 ///
 /// # Errors
 /// [`TooFewDescriptors`].
-pub fn check(
-    queue_pairs: impl ExactSizeIterator<Item = u32>,
-    limit: u64,
-) -> Result<(), TooFewDescriptors> {
+pub fn check(queue_pairs: impl ExactSizeIterator<Item = u32>, limit: u64) -> Result<(), TooFewDescriptors> {
     let nodes = queue_pairs.len() as u64;
     let needed = needed_by_daemon(queue_pairs);
     if needed <= limit {

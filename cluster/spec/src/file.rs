@@ -27,8 +27,8 @@ pub struct ClusterFile {
     /// Virtual CPUs of each node.
     #[schemars(range(min = 1, max = 4096))]
     pub vcpus: u32,
-    /// Queue pairs of each node's Ethernet function (docs/ETHERNET.md). A guest uses as many of them as it has virtual CPUs.
-    /// Live only.
+    /// Queue pairs of each node's Ethernet function (docs/ETHERNET.md). Linux uses as many of them as the guest has virtual
+    /// CPUs. Live only.
     #[serde(default = "one_pair", skip_serializing_if = "is_one_pair")]
     #[schemars(range(min = 1, max = 32))]
     pub queues: u32,
@@ -140,7 +140,7 @@ const fn one_pair() -> u32 {
     1
 }
 
-/// Whether a file says nothing of queues.
+/// Whether this is the default, which a file need not say.
 const fn is_one_pair(queues: &u32) -> bool {
     *queues == one_pair()
 }
@@ -162,7 +162,7 @@ pub struct NodeEntry {
     /// Virtual CPUs.
     #[schemars(range(min = 1, max = 4096))]
     pub vcpus: Option<u32>,
-    /// Queue pairs of its Ethernet function, instead of the cluster's.
+    /// Queue pairs of the Ethernet function, instead of the cluster's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 32))]
     pub queues: Option<u32>,

@@ -552,7 +552,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_has_as_many_queue_pairs_as_it_is_given() {
+    fn node_has_the_queue_pairs_of_the_cluster_file() {
         let plan = plan_of("queues = 4\n[[node]]\nqueues = 1\n[[node]]", None, None);
         let config: DaemonConfig = serde_json::from_str(&plan.files[0].text).unwrap();
         assert_eq!(config.nodes.iter().map(|node| node.queues).collect::<Vec<_>>(), [1, 4]);

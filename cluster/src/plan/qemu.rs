@@ -223,7 +223,7 @@ impl Arguments {
         Ok(())
     }
 
-    /// What is behind the card: the daemon's two sockets of this node. `queues` are the Ethernet function's pairs.
+    /// What is behind the card: the daemon's two sockets of this node. The Ethernet function has `queues` queue pairs.
     pub fn network(&mut self, ethernet_socket: &str, cluster_socket: &str, queues: u32) {
         self.pair("-chardev", format!("socket,id=ethernet,path={}", double_commas(ethernet_socket)));
         let several = if queues > 1 { format!(",queues={queues}") } else { String::new() };
@@ -267,7 +267,7 @@ pub fn card(node: &Node) -> [Value; 2] {
         "duplex": "full",
     });
     if node.queues > 1 {
-        // An interrupt vector for each queue, one for the control queue, and one for changes of configuration.
+        // An interrupt vector for each queue, for the control queue, and for changes of configuration.
         ethernet["mq"] = true.into();
         ethernet["vectors"] = (2 * node.queues + 2).into();
     }

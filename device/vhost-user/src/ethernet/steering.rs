@@ -185,7 +185,11 @@ mod tests {
     fn hash_is_that_of_microsofts_verification_suite() {
         let (from, to) = (([66, 9, 149, 187], 2794), ([161, 142, 100, 80], 1766));
         assert_eq!(flow_hash(&v4(6, [0; 2], from, to)), 0x51cc_c178);
-        assert_eq!(flow_hash(&v4(17, [0x40, 0], from, to)), 0x51cc_c178, "`do not fragment` is set in packets that are whole");
+        assert_eq!(
+            flow_hash(&v4(17, [0x40, 0], from, to)),
+            0x51cc_c178,
+            "`do not fragment` is set in packets that are whole"
+        );
         assert_eq!(flow_hash(&v4(1, [0; 2], from, to)), 0x323e_8fc2, "addresses alone");
         for fragment in [[0x20, 0], [0, 185], [0x20, 185]] {
             assert_eq!(flow_hash(&v4(17, fragment, from, to)), 0x323e_8fc2, "a fragment has no ports");

@@ -575,18 +575,21 @@ fn connections_leave_nothing_behind() {
 #[test]
 fn descriptors_of_a_full_cluster_are_within_the_count() {
     // All nodes of a daemon are connected while its descriptors are counted.
-    let open = |nodes: u16| {
-        let daemon = Process::start(nodes);
+    let open = |nodes: u16, queues| {
+        let daemon = Process::with_queues(nodes, queues);
         let connect = |node| (daemon.guest(node), daemon.ethernet(node));
         let guests: Vec<_> = (0..nodes.into()).map(connect).collect();
         (daemon.descriptors() as u64, guests.len()).0
     };
-    let (few, many) = (open(2), open(5));
-    let of_a_node = (many - few) / 3;
-    // QEMU's memory tables have more regions than this front end's, each with a descriptor.
-    let counted = descriptors::DAEMON_PER_NODE - 8..=descriptors::DAEMON_PER_NODE;
-    assert!(counted.contains(&of_a_node), "{of_a_node} for each node, counted {counted:?}");
-    assert!(few - 2 * of_a_node <= descriptors::DAEMON_BASE, "{few} for two nodes, {of_a_node} for each");
+    for queues in [1, 2, 5] {
+        let (few, many) = (open(2, queues), open(5, queues));
+        let of_a_node = (many - few) / 3;
+        let counted = descriptors::DAEMON_PER_NODE + descriptors::of_queue_pairs(queues);
+        // QEMU's memory tables have more regions than this front end's, each with a descriptor.
+        let counted = counted - 8..=counted;
+        assert!(counted.contains(&of_a_node), "{of_a_node} for each node, counted {counted:?}");
+        assert!(few - 2 * of_a_node <= descriptors::DAEMON_BASE, "{few} for two nodes, {of_a_node} for each");
+    }
 }
 
 #[test]

@@ -28,8 +28,13 @@ pub struct Process {
 impl Process {
     /// A daemon for `nodes` nodes that listens.
     pub fn start(nodes: u16) -> Self {
+        Self::with_queues(nodes, 1)
+    }
+
+    /// A daemon for `nodes` nodes whose Ethernet functions have `queues` queue pairs.
+    pub fn with_queues(nodes: u16, queues: u32) -> Self {
         let folder = tempfile::Builder::new().prefix("niclab-").tempdir().unwrap();
-        let source = Source::from_text("test", format!("nodes = {nodes}"));
+        let source = Source::from_text("test", format!("nodes = {nodes}\nqueues = {queues}"));
         let cluster = source.resolve(&source.parse::<ClusterFile>().unwrap()).unwrap();
         let place = |name: String| folder.path().join(name);
         let config =
@@ -103,9 +108,11 @@ impl Process {
         Arc::new(ClusterGuest::connect(&self.cluster_socket(node), 4 << 20).unwrap())
     }
 
-    /// A guest on the Ethernet function of `node`, once its queues are started.
+    /// A guest on the Ethernet function of `node` with all its queue pairs, once its queues are started.
     pub fn ethernet(&self, node: usize) -> EthernetGuest {
-        let guest = EthernetGuest::connect(&self.ethernet_socket(node), 256, 2048, 0).unwrap();
+        let pairs = self.config.nodes[node].queues as usize;
+        let socket = self.ethernet_socket(node);
+        let guest = EthernetGuest::connect_pairs(&socket, pairs, 256, 2048, 0).unwrap();
         until("the queues", || self.health(node).ethernet_driver_ok);
         guest
     }
