@@ -272,7 +272,7 @@ mod tests {
         let (_relay, mut front, mut library, switches) = relay(4);
         let owner = message(FrontendReq::SET_OWNER, &[]);
         let sent = [enable(0, 1), enable(1, 1), enable(4, 1), enable(5, 1), enable(7, 1), owner.clone()];
-        passes(&mut front, &mut library, &sent, &[owner.clone()]);
+        passes(&mut front, &mut library, &sent, std::slice::from_ref(&owner));
         assert_eq!([0, 1, 2, 3].map(|pair| switches.on().contains(pair)), [true, false, true, false]);
         let sent = [enable(4, 0), features(1 << 30 | 5), owner.clone()];
         passes(&mut front, &mut library, &sent, &[features(5), owner.clone()]);
