@@ -278,8 +278,6 @@ impl VhostUserBackend for EthernetFunction {
                 return Ok(());
             }
             (false, true) => self.wants_to_send(pair),
-            // A pair may have been turned on. Kicks while it was off were not acted on.
-            (false, false) if self.queue_pairs > 1 => self.refill_all(),
             (false, false) => {}
         }
         if self.transmit() {

@@ -45,7 +45,7 @@ pub struct Relay {
 
 impl Relay {
     /// Relays between a front end and the library, in this order, on two threads that are named after `node`. Wakes the thread
-    /// of the queues when switches change.
+    /// of the queues when switches change: a stopped device may start.
     ///
     /// # Errors
     /// When a thread cannot be started.

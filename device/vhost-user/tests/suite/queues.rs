@@ -183,7 +183,7 @@ fn frames_that_wait_at_a_pair_that_is_turned_off_are_dropped() {
 }
 
 #[test]
-fn kick_of_a_pair_that_is_off_is_served_when_it_is_on() {
+fn pair_that_was_off_leaves_no_frame_waiting() {
     let lab = lab(2);
     let [mut from, mut to] = guests(&lab, 2);
     flood(&lab, &mut from, 0..1_024);

@@ -112,7 +112,11 @@ impl Process {
     pub fn ethernet(&self, node: usize) -> EthernetGuest {
         let pairs = self.config.nodes[node].queues as usize;
         let socket = self.ethernet_socket(node);
-        let guest = EthernetGuest::connect_pairs(&socket, pairs, 256, 2048, 0).unwrap();
+        let mut guest = EthernetGuest::connect_pairs(&socket, pairs, 256, 2048, 0).unwrap();
+        if pairs > 1 {
+            // The reply comes after all queues have started.
+            guest.connection().queue_count().unwrap();
+        }
         until("the queues", || self.health(node).ethernet_driver_ok);
         guest
     }
