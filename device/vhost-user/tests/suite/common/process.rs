@@ -1,8 +1,9 @@
 //! The daemon as a program of its own.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -23,6 +24,15 @@ pub struct Process {
     log: Arc<Mutex<String>>,
     is_ended: bool,
     _folder: tempfile::TempDir,
+}
+
+/// Has the next program get only the standard streams.
+fn inherit_no_descriptor() -> io::Result<()> {
+    // SAFETY: the call changes flags of descriptors only.
+    match unsafe { libc::close_range(3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC as i32) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 impl Process {
@@ -46,7 +56,11 @@ impl Process {
             });
         let file = place("daemon.json".to_owned());
         std::fs::write(&file, serde_json::to_vec(&config).unwrap()).unwrap();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_niclab-device"))
+        let mut command = Command::new(env!("CARGO_BIN_EXE_niclab-device"));
+        // Tests run at the same time in this process. The vhost-user library receives descriptors that a child inherits.
+        // SAFETY: the call is one that a child may make before it runs another program.
+        unsafe { command.pre_exec(inherit_no_descriptor) };
+        let mut child = command
             .arg("--config")
             .arg(file)
             .stdin(Stdio::piped())
