@@ -40,7 +40,7 @@ pub(crate) fn measure(options: &Options, of_models: impl Iterator<Item = &'stati
     let mut arguments = vec!["bench", "--json"];
     let path = testpmd.as_ref().map(|path| path.to_string_lossy());
     arguments.extend(path.iter().flat_map(|path| ["--testpmd", path.as_ref()]));
-    let queues = options.queues.to_string();
+    let queues = options.cluster.queues.unwrap_or(1).to_string();
     arguments.extend(["--queues", &queues]);
     let reports: Vec<Value> =
         (0..rounds).map(|_| program::json(&device, &arguments)).collect::<Result<_, _>>()?;

@@ -129,11 +129,9 @@ pub struct Options {
     pub rounds: usize,
     /// DPDK's `testpmd`, to be measured beside the device's Ethernet function.
     pub testpmd: Option<PathBuf>,
-    /// Queue pairs of the Ethernet functions that the device's section measures, and of testpmd's ports.
-    pub queues: u32,
     /// The valgrind that counts instructions.
     pub valgrind: Option<PathBuf>,
-    /// Where packages come from, and whether the network may be used.
+    /// What clusters of guests have in common: where packages come from, whether the network may be used, and queue pairs.
     pub cluster: ClusterArgs,
 }
 

@@ -768,9 +768,9 @@ pub struct BenchArgs {
     /// Measure the vhost ports of this DPDK testpmd beside the device's. Default: the one in PATH, if there is one.
     #[arg(long, value_name = "PROGRAM")]
     pub testpmd: Option<PathBuf>,
-    /// Queue pairs of the Ethernet functions that `device` measures, and of testpmd's ports.
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=32))]
-    pub queues: u32,
+    /// Queue pairs of the Ethernet functions and of testpmd's ports, and virtual CPUs of each guest. Default: 1.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=32))]
+    pub queues: Option<u32>,
     /// Debian mirror to build from, instead of the one that apt on this machine uses.
     #[arg(long, value_name = "URL")]
     pub mirror: Option<String>,

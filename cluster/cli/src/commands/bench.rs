@@ -29,13 +29,15 @@ pub fn run(args: &BenchArgs) -> Result<u8> {
         sections,
         rounds: args.rounds.into(),
         testpmd: args.testpmd.clone(),
-        queues: args.queues,
         valgrind: args.valgrind.clone(),
         cluster: ClusterArgs {
             mirror: args.mirror.clone(),
             offline: args.offline,
             // Guests find all they need in their image, and the folder's size must not matter.
             no_share: true,
+            // Linux uses as many queue pairs as a guest has virtual CPUs.
+            queues: args.queues,
+            vcpus: args.queues,
             ..ClusterArgs::default()
         },
     })?;
