@@ -91,10 +91,14 @@ impl Source {
         let what = error.message().trim().to_owned();
         let names: Vec<&str> = what.split('`').skip(1).step_by(2).collect();
         let remedy = match names.split_first() {
-            Some((wrong, known)) if what.starts_with("unknown") => nearest(wrong, known).map_or_else(
-                || format!("remove `{wrong}`; `niclab schema` describes every key"),
-                |near| format!("did you mean `{near}`? `niclab schema` describes every key"),
-            ),
+            Some((wrong, known)) if what.starts_with("unknown") => match nearest(wrong, known) {
+                Some(near) => format!("did you mean `{near}`? `niclab schema` describes every key"),
+                // A key may be left out. A value may not.
+                None if what.starts_with("unknown variant") => {
+                    "use one of the expected values; `niclab schema` describes every key".to_owned()
+                }
+                None => format!("remove `{wrong}`; `niclab schema` describes every key"),
+            },
             _ => "correct the value; `niclab schema` describes every key".to_owned(),
         };
         Problem {
@@ -198,6 +202,18 @@ mod tests {
         assert_eq!(place_of("nodes"), Some((1, 1)));
         assert_eq!(place_of("node[1].memory_mib"), Some((8, 1)));
         assert_eq!(place_of("nic.ultra.x.y"), Some((11, 7)));
+    }
+
+    #[test]
+    fn fix_of_an_unknown_value_does_not_remove_it() {
+        let fix = |text: &str| {
+            let refused = Source::from_text("t", text).parse::<crate::ClusterFile>().unwrap_err();
+            refused.to_string()
+        };
+        let value = fix("on_node_exit = \"restart\"");
+        assert!(value.contains("use one of the expected values"), "{value}");
+        assert!(fix("on_node_exit = \"contine\"").contains("did you mean `continue`"));
+        assert!(fix("zebra = 1").contains("remove `zebra`"));
     }
 
     #[test]
