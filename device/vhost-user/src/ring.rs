@@ -126,14 +126,34 @@ pub struct Burst<'a> {
 }
 
 impl<'a> Burst<'a> {
-    /// Takes hold of `vring`, whose rings lie in `memory`.
+    /// Takes hold of `vring`, whose rings lie in `memory`, to take chains and to return them.
     ///
     /// # Errors
     /// [`RingError::NotReady`], [`RingError::Memory`].
     pub fn open(vring: &'a Vring, memory: &'a DmaMemory) -> Result<Self, RingError> {
         let state = vring.get_mut();
+        if !state.get_queue().ready() || !state.is_enabled() {
+            return Err(RingError::NotReady);
+        }
+        Self::of_state(state, memory)
+    }
+
+    /// Takes hold of `vring` to return chains that the device took earlier. The front end may be stopping the queue: it disables
+    /// the queue and marks it not ready before the device hears of the stop. Until the device has answered GET_VRING_BASE the
+    /// chains are the device's, and a driver whose machine continues waits for them.
+    ///
+    /// # Errors
+    /// As [`Burst::open`].
+    pub fn open_to_return(vring: &'a Vring, memory: &'a DmaMemory) -> Result<Self, RingError> {
+        Self::of_state(vring.get_mut(), memory)
+    }
+
+    fn of_state(
+        state: MutexGuard<'a, VringState<GuestMemory>>,
+        memory: &'a DmaMemory,
+    ) -> Result<Self, RingError> {
         let queue = state.get_queue();
-        if !queue.ready() || !state.is_enabled() || !queue.size().is_power_of_two() {
+        if !queue.size().is_power_of_two() {
             return Err(RingError::NotReady);
         }
         let (size, event_idx) = (queue.size(), queue.event_idx_enabled());
@@ -422,7 +442,7 @@ impl Drop for Burst<'_> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use vhost_user_backend::VringT;
     use vm_memory::{Bytes, GuestAddress, GuestAddressSpace, GuestMemoryMmap};
 
@@ -430,10 +450,10 @@ mod tests {
 
     const SIZE: u16 = 4;
     const AVAILABLE: u64 = 0x1000;
-    const USED: u64 = 0x2000;
+    pub(crate) const USED: u64 = 0x2000;
 
     /// A queue whose driver has made `chains` available, each one buffer of 64 bytes.
-    fn queue(event_idx: bool, chains: u16) -> (GuestMemory, Vring, DmaMemory) {
+    pub(crate) fn queue(event_idx: bool, chains: u16) -> (GuestMemory, Vring, DmaMemory) {
         let memory = GuestMemory::new(GuestMemoryMmap::from_ranges(&[(GuestAddress(0), 0x8000)]).unwrap());
         let vring = Vring::new(memory.clone(), SIZE).unwrap();
         vring.set_queue_size(SIZE);

@@ -121,7 +121,7 @@ impl Control {
         if written == 0 {
             self.unanswerable += 1;
         }
-        let mut burst = Burst::open(vring, memory)?;
+        let mut burst = Burst::open_to_return(vring, memory)?;
         burst.push_used(head, fault_injector.map_or(written, |injector| injector.used_length(written)));
         let wish = burst.publish();
         let is_left = |manners: &mut Manners| manners.leaves_interrupt(QUEUE_CONTROL);
@@ -159,4 +159,29 @@ fn read(memory: &DmaMemory, chain: &[Buffer]) -> Option<RequestBytes> {
         unread.read(request.get_mut(have..)?);
     }
     Some(request)
+}
+
+#[cfg(test)]
+mod tests {
+    use vhost_user_backend::VringT;
+    use vm_memory::{Bytes, GuestAddress, GuestAddressSpace};
+
+    use super::*;
+    use crate::ring::tests::{USED, queue};
+
+    #[test]
+    fn reply_reaches_a_driver_whose_machine_stops_meanwhile() {
+        let (memory, vring, dma) = queue(false, 1);
+        // A chain of a request of 8 bytes (flag NEXT) and of room for the reply.
+        memory.memory().write_obj([0x5000_u64, 8 | 1 << 32 | 1 << 48], GuestAddress(0)).unwrap();
+        let mut control = Control::default();
+        let Ok(Next::Request { token, .. }) = control.next(&vring, &dma) else { panic!("a request") };
+        vring.set_enabled(false);
+        vring.set_queue_ready(false);
+        control.reply(&vring, &dma, token, &[7; Reply::BYTES], None, None).unwrap();
+        let used: [u16; 2] = memory.memory().read_obj(GuestAddress(USED)).unwrap();
+        let entry: [u32; 2] = memory.memory().read_obj(GuestAddress(USED + 4)).unwrap();
+        assert_eq!((used[1], entry), (1, [0, Reply::BYTES as u32]));
+        assert!(control.next(&vring, &dma).is_err(), "a stopped queue gives no chains");
+    }
 }

@@ -102,7 +102,7 @@ impl Descriptors {
         let Some(place) = self.taken.iter().position(|taken| taken.token == token) else { return Ok(()) };
         let Taken { head, writable_bytes, .. } = self.taken.swap_remove(place);
         let written = u64::from(bytes).min(writable_bytes) as u32;
-        let mut burst = Burst::open(vring, memory)?;
+        let mut burst = Burst::open_to_return(vring, memory)?;
         burst.push_used(head, written);
         self.interrupts += u64::from(burst.publish() == Interrupt::Wanted && burst.interrupt());
         Ok(())
@@ -111,5 +111,28 @@ impl Descriptors {
     /// The host is gone or starts anew: its chains are no longer ours to give back.
     pub fn forget(&mut self) {
         self.taken.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vhost_user_backend::VringT;
+    use vm_memory::{Bytes, GuestAddress, GuestAddressSpace};
+
+    use super::*;
+    use crate::ring::tests::{USED, queue};
+
+    #[test]
+    fn chain_is_returned_to_a_driver_whose_machine_stops() {
+        let (memory, vring, dma) = queue(false, 1);
+        let mut descriptors = Descriptors::default();
+        let next = descriptors.next(DescriptorQueue::Receive, &vring, &dma);
+        let Ok(Next::Descriptor(taken)) = next else { panic!("a descriptor") };
+        vring.set_enabled(false);
+        vring.set_queue_ready(false);
+        descriptors.complete(&vring, &dma, taken.token, 60).unwrap();
+        let used: [u16; 2] = memory.memory().read_obj(GuestAddress(USED)).unwrap();
+        let entry: [u32; 2] = memory.memory().read_obj(GuestAddress(USED + 4)).unwrap();
+        assert_eq!((used[1], entry), (1, [0, 60]));
     }
 }
