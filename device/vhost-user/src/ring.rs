@@ -138,9 +138,9 @@ impl<'a> Burst<'a> {
         Self::of_state(state, memory)
     }
 
-    /// Takes hold of `vring` to return chains that the device took earlier. The front end may be stopping the queue: it disables
-    /// the queue and marks it not ready before the device hears of the stop. Until the device has answered GET_VRING_BASE the
-    /// chains are the device's, and a driver whose machine continues waits for them.
+    /// Takes hold of `vring` to return chains that the device took earlier. The front end may be stopping the queue: it
+    /// disables the queue and marks it not ready before the device hears of the stop. Until the device has answered
+    /// GET_VRING_BASE the chains are the device's, and a driver whose machine continues waits for them.
     ///
     /// # Errors
     /// As [`Burst::open`].
