@@ -10,6 +10,10 @@ const LOOKS_PER_CLOCK: u32 = 1024;
 /// A wait without progress asks the device whether it lives after each such time.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
+/// A thread that waits reads the clock at least every [`CHECK_INTERVAL`]. If more than this has passed between two readings, the
+/// thread did not run: a debugger or the host stopped it, and perhaps its peer and the device too. Only this much counts.
+const LONGEST_STEP: Duration = Duration::from_secs(1);
+
 /// What a thread does while there is nothing to receive, or no room to send. Wall time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitPolicy {
@@ -33,7 +37,7 @@ impl WaitPolicy {
 }
 
 /// When a wait gives up. A `Duration` counts from the moment at which the call finds that it has to wait, so that calls
-/// that need not wait never read the clock.
+/// that need not wait never read the clock. While the thread is stopped, at most one second counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deadline {
     /// Waits as long as the device lives.
@@ -97,12 +101,40 @@ pub(crate) struct Wait {
     policy: WaitPolicy,
     deadline: Deadline,
     looks: u32,
-    began: Option<Instant>,
+    clock: Option<WaitClock>,
+}
+
+/// What a wait knows of the time.
+#[derive(Debug)]
+struct WaitClock {
+    began: Instant,
+    last: Instant,
+    /// Time that counts, see [`LONGEST_STEP`].
+    counted: Duration,
+    limit: Duration,
+}
+
+impl WaitClock {
+    fn start(now: Instant, deadline: Deadline) -> Self {
+        let limit = match deadline {
+            Deadline::Never => Duration::MAX,
+            Deadline::After(limit) => limit,
+            Deadline::At(instant) => instant.saturating_duration_since(now),
+        };
+        Self { began: now, last: now, counted: Duration::ZERO, limit }
+    }
+
+    /// Counts the time since the last reading; returns what is left.
+    fn advance(&mut self, now: Instant) -> Duration {
+        self.counted += now.saturating_duration_since(self.last).min(LONGEST_STEP);
+        self.last = now;
+        self.limit.saturating_sub(self.counted)
+    }
 }
 
 impl Wait {
     pub(crate) fn new(operation: &'static str, policy: WaitPolicy, deadline: Deadline) -> Self {
-        Self { operation, policy, deadline, looks: 0, began: None }
+        Self { operation, policy, deadline, looks: 0, clock: None }
     }
 
     /// Called after each look that found nothing.
@@ -123,13 +155,10 @@ impl Wait {
     #[cold]
     fn look_at_clock(&mut self, quiet: &mut Quiet, backing: &dyn Backing) -> Result<Next, Error> {
         let now = Instant::now();
-        let waited = now.saturating_duration_since(*self.began.get_or_insert(now));
+        let clock = self.clock.get_or_insert_with(|| WaitClock::start(now, self.deadline));
+        let left = clock.advance(now);
+        let waited = now.saturating_duration_since(clock.began);
         let until_check = quiet.check(now, backing)?;
-        let left = match self.deadline {
-            Deadline::Never => Duration::MAX,
-            Deadline::After(limit) => limit.saturating_sub(waited),
-            Deadline::At(instant) => instant.saturating_duration_since(now),
-        };
         if left.is_zero() {
             return Err(Error::TimedOut { device: backing.name().into(), operation: self.operation, waited });
         }
@@ -138,5 +167,27 @@ impl Wait {
             WaitPolicy::Adaptive { spin } if waited < spin => Next::Look,
             WaitPolicy::Adaptive { .. } | WaitPolicy::Block => Next::Sleep(left.min(until_check)),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stopped_thread_does_not_time_out() {
+        let began = Instant::now();
+        let at = |seconds| began + Duration::from_secs(seconds);
+        let mut clock = WaitClock::start(began, Deadline::After(Duration::from_secs(3)));
+        assert_eq!(clock.advance(at(1)), Duration::from_secs(2));
+        assert_eq!(clock.advance(at(181)), Duration::from_secs(1), "three minutes count as one second");
+        assert_eq!(clock.advance(at(182)), Duration::ZERO);
+    }
+
+    #[test]
+    fn deadline_that_has_passed_leaves_no_time() {
+        let now = Instant::now();
+        assert_eq!(WaitClock::start(now, Deadline::At(now)).advance(now), Duration::ZERO);
+        assert_eq!(WaitClock::start(now, Deadline::Never).advance(now), Duration::MAX);
     }
 }
