@@ -10,8 +10,9 @@ const LOOKS_PER_CLOCK: u32 = 1024;
 /// A wait without progress asks the device whether it lives after each such time.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A thread that waits reads the clock at least every [`CHECK_INTERVAL`]. If more than this has passed between two readings, the
-/// thread did not run: a debugger or the host stopped it, and perhaps its peer and the device too. Only this much counts.
+/// A thread that waits reads the clock at least every [`CHECK_INTERVAL`]. If more than this has passed between two
+/// readings, the thread did not run: a debugger or the host stopped it, and perhaps its peer and the device too. Only
+/// this much counts.
 const LONGEST_STEP: Duration = Duration::from_secs(1);
 
 /// What a thread does while there is nothing to receive, or no room to send. Wall time.

@@ -22,8 +22,8 @@ use crate::arguments::DownArgs;
 /// How often to look whether the owner has ended.
 const END_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How long a killed owner may take to be gone; the kernel ends its children with it. While the host's disk stands still, a process
-/// that reads from it cannot be killed.
+/// How long a killed owner may take to be gone; the kernel ends its children with it. While the host's disk stands
+/// still, a process that reads from it cannot be killed.
 const KILLED_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Takes it down.
