@@ -36,8 +36,8 @@ pub struct ClusterArgs {
     /// Have every NIC do what the manual allows and kind hardware seldom does, drawn from this seed (docs/FAULTS.md).
     #[arg(long, value_name = "SEED", value_parser = seed, allow_negative_numbers = true)]
     pub unkind: Option<u64>,
-    /// The guests' kernel: `watching`, the one that `niclab kernel build` makes, or one of your own: its file, or the tree in which it
-    /// was built, against which drivers are then built.
+    /// The guests' kernel: `watching`, the one that `niclab kernel build` makes, or one of your own: its file, or the
+    /// tree in which it was built, against which drivers are then built.
     #[arg(long, value_name = "watching|FILE")]
     pub kernel: Option<PathBuf>,
     /// Hold drivers to the rules of the device programmer's manual (docs/RULES.md): off, report, fail or stop.
@@ -70,8 +70,8 @@ pub struct ClusterArgs {
 #[derive(Clone, Copy, Debug, Default, Args)]
 #[command(next_help_heading = "Cluster")]
 pub struct NodeExitArgs {
-    /// Let the other nodes continue when a node powers off, reboots or panics, or its QEMU ends (docs/FAULTS.md). Without it the cluster
-    /// ends.
+    /// Let the other nodes continue when a node powers off, reboots or panics, or its QEMU ends (docs/FAULTS.md).
+    /// Without it the cluster ends.
     #[arg(long)]
     pub keep_going: bool,
 }

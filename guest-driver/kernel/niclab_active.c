@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Active ports: what comes. Frames are taken out of the ring by whoever looks, a program that polls or the work behind an
- * interrupt, and each is copied once, to a buffer of the port that it is for, whosever that is.
+ * Active ports: what comes. Frames are taken out of the ring by whoever looks, a program that polls or the work behind
+ * an interrupt, and each is copied once, to a buffer of the port that it is for, whosever that is.
  *
  * What is lost, damaged or unwanted is told and counted, never repaired.
  */
@@ -340,8 +340,8 @@ static bool niclab_active_is_current(struct niclab_rings *rings, u32 node, const
 }
 
 /*
- * The first frame of a node may be the next of those that an earlier driver of this one took: it cannot be said whether some
- * are lost. Its sender gets its window back, of which part may be used for those.
+ * The first frame of a node may be the next of those that an earlier driver of this one took: it cannot be said whether
+ * some are lost. Its sender gets its window back, of which part may be used for those.
  */
 static void niclab_active_meet(struct niclab_rings *rings, struct niclab_partner *peer, u32 number)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Counters of the device, by name as ethtool -S shows those of others: which there are is the device's to say. Each is a
- * file of /sys/class/niclab/niclabN/statistics, and asks the device at each read.
+ * Counters of the device, by name as ethtool -S shows those of others: which there are is the device's to say. Each is
+ * a file of /sys/class/niclab/niclabN/statistics, and asks the device at each read.
  */
 #include <linux/slab.h>
 #include <linux/sysfs.h>

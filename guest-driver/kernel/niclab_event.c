@@ -116,8 +116,8 @@ static unsigned int niclab_event_drain(struct niclab *nic)
 					    ERR_PTR(err));
 	}
 	/*
-	 * The device keeps causes back for want of a buffer, and only then wants to hear of one. It had none for a moment only where
-	 * as many as there are came back from that moment on.
+	 * The device keeps causes back for want of a buffer, and only then wants to hear of one. It had none for a moment only
+	 * where as many as there are came back from that moment on.
 	 */
 	if (count >= nic->event_buffers)
 		virtqueue_kick(queue);

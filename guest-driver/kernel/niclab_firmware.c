@@ -167,8 +167,8 @@ static int niclab_firmware_load_file(struct niclab *nic, const char *name, const
  * @nic: the NIC, not locked; its card takes firmware.
  * @text: a file name, or "builtin", or nothing but blanks for the same; blanks around it do not count.
  *
- * A program that is refused changes nothing. Of a card that is handed over, this returns when the program runs: what was under way
- * has ended then.
+ * A program that is refused changes nothing. Of a card that is handed over, this returns when the program runs: what
+ * was under way has ended then.
  *
  * Return: 0; -EINVAL or -ENAMETOOLONG for an impossible name; the error of the firmware loader; -ENOEXEC, -EBADMSG,
  * -EPROTONOSUPPORT, -EILSEQ or -EFBIG for a bad image; another error of niclab_control().

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A network interface over descriptor rings: other protocols, such as IP, share rings, buffers, interrupts and wire with
- * active ports, under an address of their own.
+ * A network interface over descriptor rings: other protocols, such as IP, share rings, buffers, interrupts and wire
+ * with active ports, under an address of their own.
  *
  * Frames that come are copied out of the ring at once, by whoever looks through it. Those that are sent are copied into
- * memory that the card reaches. The kernel's network code runs behind neither lock nor system call of active ports, but in
- * this interface's own work.
+ * memory that the card reaches. The kernel's network code runs behind neither lock nor system call of active ports, but
+ * in this interface's own work.
  *
- * The card cannot tell whose a frame is before it stores it. So this interface keeps to its part of the buffers by what it
- * takes: where more of its frames stand in the ring than are its own, the oldest are dropped, which is how the senders of
- * other protocols learn to send less.
+ * The card cannot tell whose a frame is before it stores it. So this interface keeps to its part of the buffers by what
+ * it takes: where more of its frames stand in the ring than are its own, the oldest are dropped, which is how the
+ * senders of other protocols learn to send less.
  *
- * Where the card does not interrupt, since programs poll, the interface polls as well: it takes its own frames, and leaves
- * those of active ports to the programs unless nobody looks.
+ * Where the card does not interrupt, since programs poll, the interface polls as well: it takes its own frames, and
+ * leaves those of active ports to the programs unless nobody looks.
  */
 #include <linux/delay.h>
 #include <linux/ethtool.h>

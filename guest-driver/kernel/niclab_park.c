@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Frames of messages for which their programs have no buffer: they are copied out of the ring, and wait beside it, each node's in
- * their order. So neither other protocols nor other nodes wait with them, and the ring's buffers go back to the card.
+ * Frames of messages for which their programs have no buffer: they are copied out of the ring, and wait beside it, each
+ * node's in their order. So neither other protocols nor other nodes wait with them, and the ring's buffers go back to
+ * the card.
  *
- * A node has no more frames on their way than its window has, and gets none of it back for frames that wait: all of them fit into
- * what buffers active ports have. Without windows frames beyond that wait in the ring.
+ * A node has no more frames on their way than its window has, and gets none of it back for frames that wait: all of
+ * them fit into what buffers active ports have. Without windows frames beyond that wait in the ring.
  */
 #include <linux/slab.h>
 

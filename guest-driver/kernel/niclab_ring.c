@@ -2,9 +2,9 @@
 /*
  * Descriptor rings: frames that the card reads and stores by itself.
  *
- * The card has addresses of 32 bits. A descriptor is given to it by its first word, which is stored last, and comes back
- * by the same word. The driver tells it of frames to send by notifying queue 2, which never holds a chain. It need not be
- * told of room for what comes: each frame makes it look.
+ * The card has addresses of 32 bits. A descriptor is given to it by its first word, which is stored last, and comes
+ * back by the same word. The driver tells it of frames to send by notifying queue 2, which never holds a chain. It need
+ * not be told of room for what comes: each frame makes it look.
  */
 #include <linux/delay.h>
 #include <linux/slab.h>
@@ -13,8 +13,9 @@
 #include "niclab_ring.h"
 
 /*
- * After frames have come the driver looks again: the card does not interrupt a driver that it takes to be at work. It takes that
- * from model time, and what comes later in wall time may come within: where cards interrupt, the driver never ceases to look.
+ * After frames have come the driver looks again: the card does not interrupt a driver that it takes to be at work. It
+ * takes that from model time, and what comes later in wall time may come within: where cards interrupt, the driver
+ * never ceases to look.
  */
 #define NICLAB_LOOK_AGAIN_JIFFIES 1
 #define NICLAB_LOOK_RARELY_JIFFIES (HZ / 50)
@@ -277,8 +278,8 @@ void niclab_ring_look_again(struct niclab_rings *rings)
  * niclab_ring_interrupt - frames have come.
  * @nic: the NIC, whose &niclab.event_lock is held. Interrupts are off.
  *
- * A program that sleeps is called at once, and takes them out of the ring itself: a worker that did so would have to call it
- * behind that, one change of context more. The one that fell asleep last, whose frame it most often is.
+ * A program that sleeps is called at once, and takes them out of the ring itself: a worker that did so would have to
+ * call it behind that, one change of context more. The one that fell asleep last, whose frame it most often is.
  */
 void niclab_ring_interrupt(struct niclab *nic)
 {

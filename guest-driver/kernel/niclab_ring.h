@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Descriptor rings and active ports: what the parts of the driver that know them share. The rules are those of the NIC's
- * contract (niclab_abi.h): frames of a node are numbered, a window is given back by one acknowledgement, and nothing is
- * ever sent again.
+ * Descriptor rings and active ports: what the parts of the driver that know them share. The rules are those of the
+ * NIC's contract (niclab_abi.h): frames of a node are numbered, a window is given back by one acknowledgement, and
+ * nothing is ever sent again.
  */
 #ifndef NICLAB_RING_H
 #define NICLAB_RING_H
@@ -17,8 +17,8 @@
 #define NICLAB_SEND_DESCRIPTORS 256U
 
 /*
- * Descriptors, and buffers of a frame each, by which other protocols send. They are left to these, and none beside them: neither
- * active ports nor other protocols wait for the others' frames to leave.
+ * Descriptors, and buffers of a frame each, by which other protocols send. They are left to these, and none beside
+ * them: neither active ports nor other protocols wait for the others' frames to leave.
  */
 #define NICLAB_OTHER_DESCRIPTORS 32U
 

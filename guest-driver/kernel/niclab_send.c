@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Active ports: what programs send. A message is cut into frames; the head of each lies in the driver's memory, and its
- * part of the message where the program has it, pinned until the card has read it. There is no copy, but of memory above
- * 4 GiB, which the card does not reach.
+ * part of the message where the program has it, pinned until the card has read it. There is no copy, but of memory
+ * above 4 GiB, which the card does not reach.
  */
 #include <linux/delay.h>
 #include <linux/highmem.h>

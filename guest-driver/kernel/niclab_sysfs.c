@@ -2,8 +2,9 @@
 /*
  * Attributes of /sys/class/niclab/niclabN.
  *
- * statistics/ (niclab_counters.c) asks the device at each read, so that its numbers are the device's own; the others are the
- * driver's. firmware is there for cards that take some, active/ for those with descriptor rings: what their ports raised.
+ * statistics/ (niclab_counters.c) asks the device at each read, so that its numbers are the device's own; the others
+ * are the driver's. firmware is there for cards that take some, active/ for those with descriptor rings: what their
+ * ports raised.
  */
 #include <linux/sysfs.h>
 

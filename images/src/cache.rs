@@ -87,8 +87,8 @@ impl Cache {
         found
     }
 
-    /// Whether a run could use the cache: it is the user's own or can be made, it can be written to, and programs can be started
-    /// from it. Nothing is created. Returns the bytes that are free there.
+    /// Whether a run could use the cache: it is the user's own or can be made, it can be written to, and programs can
+    /// be started from it. Nothing is created. Returns the bytes that are free there.
     ///
     /// # Errors
     /// [`ImageError`] that names what is wrong and the fix.
@@ -150,9 +150,9 @@ impl Cache {
         self.root().join(kind).join(&key.0)
     }
 
-    /// An artefact that another package builds: found, or built by `build` in the folder it is given, once, however many
-    /// want it at the same time. Beside it the `keep` newest of its kind are kept. One that `is_good` refuses is built
-    /// again.
+    /// An artefact that another package builds: found, or built by `build` in the folder it is given, once, however
+    /// many want it at the same time. Beside it the `keep` newest of its kind are kept. One that `is_good` refuses is
+    /// built again.
     ///
     /// # Errors
     /// Those of `build`; [`ImageError`] when the cache cannot be used.
@@ -182,8 +182,8 @@ impl Cache {
         self.lock_named("lock", progress)
     }
 
-    /// The same for artefacts that take so long that nobody who wants another should wait for them. It is taken before the lock of
-    /// all others, if both are.
+    /// The same for artefacts that take so long that nobody who wants another should wait for them. It is taken before
+    /// the lock of all others, if both are.
     pub(crate) fn lock_named(&self, name: &str, progress: &dyn Progress) -> Result<CacheLock, ImageError> {
         let root = self.root();
         fs::create_dir_all(&root).at("create", &root)?;
@@ -227,8 +227,8 @@ impl Cache {
         DirBuilder::new().mode(0o700).create(&staging).at("create", &staging)?;
         *unfinished() = Some(staging.clone());
         if let Err(error) = build(&staging) {
-            // A signal ends what builds first, and this process next, which waits here until a large folder is gone. A killed build
-            // leaves it, and the next one clears it.
+            // A signal ends what builds first, and this process next, which waits here until a large folder is gone. A
+            // killed build leaves it, and the next one clears it.
             let mut unfinished = unfinished();
             let _ = fs::remove_dir_all(&staging);
             *unfinished = None;

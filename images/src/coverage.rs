@@ -1,4 +1,5 @@
-//! Which lines of a driver were carried out, and how often: what the guests' kernel counted, read by the compiler's own tool.
+//! Which lines of a driver were carried out, and how often: what the guests' kernel counted, read by the compiler's own
+//! tool.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -170,8 +170,8 @@ pub enum DriverKernel<'a> {
     Own(&'a OwnKernel),
 }
 
-/// The driver at `path`: a module as it is, or one built from a folder of source, unless that is in the cache. Needs the package tree,
-/// and the kernel that it is for.
+/// The driver at `path`: a module as it is, or one built from a folder of source, unless that is in the cache. Needs
+/// the package tree, and the kernel that it is for.
 ///
 /// # Errors
 /// [`DriverError`].
@@ -337,7 +337,8 @@ impl Sources {
     }
 }
 
-/// Whether a file is one that the kernel's build system may read. It writes files of its own beside, which are products.
+/// Whether a file is one that the kernel's build system may read. It writes files of its own beside, which are
+/// products.
 #[must_use]
 pub fn is_driver_source(name: &Path) -> bool {
     let text = name.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
@@ -362,7 +363,8 @@ fn build(tree: &Tree, sources: &Sources, staging: &Path, progress: &dyn Progress
     result
 }
 
-/// Builds against a kernel tree of the user's own, with the host's make and the compiler that the tree is configured for.
+/// Builds against a kernel tree of the user's own, with the host's make and the compiler that the tree is configured
+/// for.
 fn build_on(
     own_tree: &Path,
     tree: &Tree,
@@ -488,7 +490,8 @@ fn keep(
     Ok(fs::write(&commands, compile_commands(folder, include)?).at("write", &commands)?)
 }
 
-/// How each file of the source was compiled, as the kernel's build system keeps it in files `.NAME.o.cmd`: one command a line.
+/// How each file of the source was compiled, as the kernel's build system keeps it in files `.NAME.o.cmd`: one command
+/// a line.
 fn compile_commands(folder: &Path, include: &Path) -> Result<String, ImageError> {
     let (built, included) = (folder.display().to_string(), include.display().to_string());
     let mut commands = Vec::new();
@@ -552,8 +555,8 @@ fn said_of(section: &[u8], key: &str) -> Option<String> {
     Some(String::from_utf8_lossy(value).into_owned())
 }
 
-/// A section of an ELF file of 64 bits, least significant byte first: its table of sections is where the header says, and their names
-/// are in one of them.
+/// A section of an ELF file of 64 bits, least significant byte first: its table of sections is where the header says,
+/// and their names are in one of them.
 fn elf_section<'a>(file: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let number = |at: usize, bytes: usize| -> Option<usize> {
         let field = file.get(at..at.checked_add(bytes)?)?;

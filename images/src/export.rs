@@ -1,5 +1,5 @@
-//! What a user takes away of a driver that was built: the module, the header of the contract with the device, and how each file was
-//! compiled, for editors and other tools that read `compile_commands.json`.
+//! What a user takes away of a driver that was built: the module, the header of the contract with the device, and how
+//! each file was compiled, for editors and other tools that read `compile_commands.json`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,8 +18,8 @@ const COMPILE_COMMANDS: &str = "compile_commands.json";
 /// The folder with the header, below the one that is written to.
 const INCLUDE: &str = "include";
 
-/// Writes the files of a driver into a folder, which is made if needed, and gives their paths. A module that was not built from source
-/// has no commands.
+/// Writes the files of a driver into a folder, which is made if needed, and gives their paths. A module that was not
+/// built from source has no commands.
 ///
 /// # Errors
 /// A file cannot be read or written.

@@ -28,10 +28,12 @@ pub(crate) const FILE: &str = "initramfs.cpio";
 /// How many are kept. Each change of a guest tool makes a new one.
 pub(crate) const KEPT: usize = 8;
 
-/// Modules that any guest loads, networks and the shared folder; and the stock driver of the card that benchmarks compare with.
+/// Modules that any guest loads, networks and the shared folder; and the stock driver of the card that benchmarks
+/// compare with.
 const MODULES: [&str; 4] = ["virtio_net", "9pnet_virtio", "9p", "tulip"];
 
-/// Modules for disks and what may be on them: a quarter of the initramfs, which without a disk would lie in memory unused.
+/// Modules for disks and what may be on them: a quarter of the initramfs, which without a disk would lie in memory
+/// unused.
 const DISK_MODULES: [&str; 6] = ["virtio_blk", "crc32c_generic", "overlay", "erofs", "squashfs", "ext4"];
 
 /// What a signed module ends with (Linux, include/linux/module_signature.h).
@@ -215,9 +217,9 @@ fn decompressed(tree: &Tree, path: &Path) -> Result<Vec<u8>, ImageError> {
     fs::read(path).at("read", path)
 }
 
-/// A module without the signature behind it. To check one, an emulated guest hashes the module and computes with long numbers, which
-/// shows in its boot. Nobody is kept from anything by it: the kernel loads modules without one, as it does niclab's own, and who would
-/// want it to refuse them could not have a NIC.
+/// A module without the signature behind it. To check one, an emulated guest hashes the module and computes with long
+/// numbers, which shows in its boot. Nobody is kept from anything by it: the kernel loads modules without one, as it
+/// does niclab's own, and who would want it to refuse them could not have a NIC.
 fn without_signature(module: &[u8]) -> &[u8] {
     let Some(rest) = module.strip_suffix(SIGNATURE_MAGIC) else { return module };
     // What stands before the magic words: `struct module_signature`, whose last four bytes are the signature's length.

@@ -86,7 +86,8 @@ fn build(
     remove_all(&folder)
 }
 
-/// Beside a module, what the compiler noted of its lines, which counts of coverage are read with: as it lay in the build.
+/// Beside a module, what the compiler noted of its lines, which counts of coverage are read with: as it lay in the
+/// build.
 pub(crate) const NOTES: &str = "notes";
 
 /// Puts such notes beside the module, if the kernel has the compiler make any.

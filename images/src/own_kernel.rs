@@ -1,4 +1,5 @@
-//! A kernel of the user's own: the file that guests boot, and the tree in which it was built, against which drivers are built.
+//! A kernel of the user's own: the file that guests boot, and the tree in which it was built, against which drivers are
+//! built.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,8 +20,8 @@ const OF_MODULES: [(&str, &str); 4] = [
     ("Module.symvers", "make"),
 ];
 
-/// In the header of a bzImage (Linux, `Documentation/arch/x86/boot.rst`): its magic word, and where the version is, counted from byte
-/// 0x200.
+/// In the header of a bzImage (Linux, `Documentation/arch/x86/boot.rst`): its magic word, and where the version is,
+/// counted from byte 0x200.
 const MAGIC_AT: usize = 0x202;
 const MAGIC: &[u8] = b"HdrS";
 const VERSION_AT: usize = 0x20e;

@@ -1,5 +1,5 @@
-//! Where in its source a driver was when the guest's kernel complained, or the guest was stopped: file and line of each frame of a call
-//! trace, or of an address, that is of the driver's module.
+//! Where in its source a driver was when the guest's kernel complained, or the guest was stopped: file and line of each
+//! frame of a call trace, or of an address, that is of the driver's module.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -39,8 +39,8 @@ impl fmt::Display for Place {
     }
 }
 
-/// The places of all frames in a kernel's words that are of this module, innermost first, each once. Empty where there are none, or
-/// nothing is known of them: this only ever explains another message.
+/// The places of all frames in a kernel's words that are of this module, innermost first, each once. Empty where there
+/// are none, or nothing is known of them: this only ever explains another message.
 #[must_use]
 pub fn places(cache: &Cache, module: &DriverModule, text: &str) -> Vec<Place> {
     let frames = frames(text, &module.name);
@@ -127,7 +127,8 @@ impl LoadedModule {
         self.code.iter().find(|code| (code.begin..code.begin.saturating_add(code.bytes)).contains(&address))
     }
 
-    /// The functions that are carried out at an address, innermost first. An address to which a call returns may be on the next line.
+    /// The functions that are carried out at an address, innermost first. An address to which a call returns may be on
+    /// the next line.
     #[must_use]
     pub fn places(&self, address: u64, is_return: bool) -> Vec<Place> {
         let Some(code) = self.at(address) else { return Vec::new() };
@@ -140,7 +141,8 @@ impl LoadedModule {
     }
 }
 
-/// Sections with code, as `objdump -h` lists them, `INDEX NAME SIZE ...` with their flags on the next line; where they are in the guest.
+/// Sections with code, as `objdump -h` lists them, `INDEX NAME SIZE ...` with their flags on the next line; where they
+/// are in the guest.
 fn code(listed: &str, sections: &[(String, u64)]) -> Vec<Code> {
     let lines: Vec<&str> = listed.lines().collect();
     let pairs = lines.windows(2).filter(|pair| pair[1].contains("CODE"));
@@ -166,7 +168,8 @@ fn symbol_before<'a>(symbols: &'a str, section: &str, offset: u64) -> Option<(&'
     functions.min_by_key(|(_, more)| *more)
 }
 
-/// The frames of a module: `FUNCTION+0xOFFSET/0xSIZE [MODULE]`. Those with a question mark are leftovers on the stack, and none.
+/// The frames of a module: `FUNCTION+0xOFFSET/0xSIZE [MODULE]`. Those with a question mark are leftovers on the stack,
+/// and none.
 fn frames(text: &str, module: &str) -> Vec<Frame> {
     let of_module = format!("[{module}]");
     let mut frames: Vec<Frame> = Vec::new();
@@ -192,7 +195,8 @@ fn frame(word: &str) -> Option<(&str, u64)> {
     Some((function, u64::from_str_radix(offset, 16).ok()?))
 }
 
-/// Section of a function, and where in it the function begins, as `objdump -t` lists them: `ADDRESS FLAGS F SECTION SIZE NAME`.
+/// Section of a function, and where in it the function begins, as `objdump -t` lists them:
+/// `ADDRESS FLAGS F SECTION SIZE NAME`.
 fn symbol<'a>(symbols: &'a str, function: &str) -> Option<(&'a str, u64)> {
     symbols.lines().find_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -202,7 +206,8 @@ fn symbol<'a>(symbols: &'a str, function: &str) -> Option<(&'a str, u64)> {
     })
 }
 
-/// What `addr2line -f` prints: a line with a function, one with its file and line; more pairs for functions that were put into others.
+/// What `addr2line -f` prints: a line with a function, one with its file and line; more pairs for functions that were
+/// put into others.
 fn lines<'a>(text: &'a str, users: Option<&'a Path>) -> impl Iterator<Item = (&'a str, String)> {
     let lines: Vec<&str> = text.lines().collect();
     let pairs: Vec<(&str, &str)> = lines.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();

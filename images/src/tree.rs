@@ -40,8 +40,8 @@ const FROM_BUSYBOX: [&str; 6] = ["sed", "awk", "grep", "find", "xargs", "cmp"];
 const MANIFEST: &str = "niclab-manifest";
 const QEMU_VERSION: &str = "niclab-qemu-version";
 
-/// What make is told of modules for a kernel that watches: kept with what coverage and the names of lines are told by. Of these a
-/// kernel that is built without the first two takes no notice.
+/// What make is told of modules for a kernel that watches: kept with what coverage and the names of lines are told by.
+/// Of these a kernel that is built without the first two takes no notice.
 pub(crate) const WATCHING_MAKE: [&str; 3] = ["GCOV_PROFILE=y", "KCOV_INSTRUMENT=y", "KCFLAGS=-g"];
 
 /// How to start the tree's QEMU.
@@ -62,7 +62,8 @@ impl QemuCommand {
     }
 }
 
-/// A whole package tree; or the one in which a kernel that watches was built, with all that its modules and images are made from.
+/// A whole package tree; or the one in which a kernel that watches was built, with all that its modules and images are
+/// made from.
 #[derive(Debug, Clone)]
 pub(crate) struct Tree {
     pub path: PathBuf,

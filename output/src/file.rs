@@ -88,12 +88,12 @@ pub enum Stdout {
     Taken,
 }
 
-/// An output of a command, open since before the work began. It is none of the files that the command reads, by whatever name
-/// or link.
+/// An output of a command, open since before the work began. It is none of the files that the command reads, by
+/// whatever name or link.
 ///
-/// The content of a regular file is written to a file without a name in the same folder, which takes its place at once when it is
-/// complete ([`Self::finish`]). Dropped before that, the output leaves everything as it was. A character device, a FIFO and
-/// standard output are written in place, at once.
+/// The content of a regular file is written to a file without a name in the same folder, which takes its place at once
+/// when it is complete ([`Self::finish`]). Dropped before that, the output leaves everything as it was. A character
+/// device, a FIFO and standard output are written in place, at once.
 #[derive(Debug)]
 pub struct OutputFile {
     /// As the user named it.
@@ -131,8 +131,8 @@ enum Found {
 }
 
 impl OutputFile {
-    /// Begins to write `path`, which must be none of `inputs`, and not standard output. A FIFO is waited for until a program reads
-    /// it.
+    /// Begins to write `path`, which must be none of `inputs`, and not standard output. A FIFO is waited for until a
+    /// program reads it.
     ///
     /// # Errors
     /// [`OutputError`].
@@ -237,8 +237,8 @@ pub fn is_unread(error: &(dyn Error + 'static)) -> bool {
     false
 }
 
-/// Whether all of a command's outputs can be written, and the paths by which another program finds the same files. Nothing is
-/// opened that waits.
+/// Whether all of a command's outputs can be written, and the paths by which another program finds the same files.
+/// Nothing is opened that waits.
 ///
 /// # Errors
 /// All that cannot be written, those that are one of `inputs`, and those that are named twice.
@@ -267,8 +267,8 @@ pub fn probe_all<const N: usize>(
     Ok(paths.map(|path| path.map(|path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()))))
 }
 
-/// Begins to write all of a command's outputs, before the command does anything. A FIFO is waited for only when no other output
-/// fails.
+/// Begins to write all of a command's outputs, before the command does anything. A FIFO is waited for only when no
+/// other output fails.
 ///
 /// # Errors
 /// As [`probe_all`].

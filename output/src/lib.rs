@@ -1,9 +1,10 @@
 //! Where the project's programs write.
 //!
-//! * [`OutputFile`] is every file that a command writes. A regular file appears at its path when it is complete; a device or a
-//!   FIFO is written in place. No other code renames a file over a user's path (`ci/checks/tests/outputs.rs`).
-//! * [`stdout`] and [`print`] write standard output. When its reader is gone, as after `niclab schema | head -1`, the program
-//!   cleans up and ends without a message: [`exit_code`].
+//! * [`OutputFile`] is every file that a command writes. A regular file appears at its path when it is complete; a
+//!   device or a FIFO is written in place. No other code renames a file over a user's path
+//!   (`ci/checks/tests/outputs.rs`).
+//! * [`stdout`] and [`print`] write standard output. When its reader is gone, as after `niclab schema | head -1`, the
+//!   program cleans up and ends without a message: [`exit_code`].
 //! * [`eprintln!`] and [`eprint!`] write standard error, and carry on when its reader is gone.
 
 mod file;

@@ -12,8 +12,9 @@ static IS_GONE: AtomicBool = AtomicBool::new(false);
 
 /// Standard output, locked. It remembers when its reader is gone.
 ///
-/// SIGPIPE stays ignored, as the Rust runtime has it: these programs also write to sockets, and the launcher must take its
-/// cluster down before it ends. So a closed pipe is an error that travels up like any other, and `main` alone keeps it quiet.
+/// SIGPIPE stays ignored, as the Rust runtime has it: these programs also write to sockets, and the launcher must take
+/// its cluster down before it ends. So a closed pipe is an error that travels up like any other, and `main` alone keeps
+/// it quiet.
 #[derive(Debug)]
 pub struct StandardOutput(StdoutLock<'static>);
 
@@ -58,8 +59,8 @@ pub fn reader_is_gone() -> bool {
     IS_GONE.load(Ordering::Relaxed)
 }
 
-/// The exit code of `main`: [`READER_GONE`] when the reader of standard output is gone, and no message; else the code, and for an
-/// error the code that `report` gives after it told the user.
+/// The exit code of `main`: [`READER_GONE`] when the reader of standard output is gone, and no message; else the code,
+/// and for an error the code that `report` gives after it told the user.
 pub fn exit_code<E>(result: Result<u8, E>, report: impl FnOnce(E) -> u8) -> u8 {
     if reader_is_gone() {
         return READER_GONE;

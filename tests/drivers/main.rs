@@ -1,7 +1,7 @@
-//! Each driver with a bug (`table.rs`) is put to the test by the cases of a default run of `niclab conform`, one after the other, until
-//! it is named; those without a bug by all of them. A table says who named which bug. An hour, in guests: `niclab kernel build`, then
-//! `cargo test -p niclab-tests --features drivers --test drivers -- --nocapture`; with `NICLAB_DRIVERS` only those
-//! whose names contain one of its words, which are separated by commas.
+//! Each driver with a bug (`table.rs`) is put to the test by the cases of a default run of `niclab conform`, one after
+//! the other, until it is named; those without a bug by all of them. A table says who named which bug. An hour, in
+//! guests: `niclab kernel build`, then `cargo test -p niclab-tests --features drivers --test drivers -- --nocapture`;
+//! with `NICLAB_DRIVERS` only those whose names contain one of its words, which are separated by commas.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests fail by panicking")]
 
@@ -16,7 +16,8 @@ use niclab_harness::{Niclab, compile};
 use serde_json::Value;
 use table::{Driver, Finder, VARIANTS, Variant};
 
-/// So many bugs may be named by nobody: two that nobody is expected to name, and one that takes a look between two stores.
+/// So many bugs may be named by nobody: two that nobody is expected to name, and one that takes a look between two
+/// stores.
 const MOST_UNNAMED: usize = 3;
 
 /// Longest messages of the example drivers.
@@ -24,8 +25,8 @@ fn most_bytes(driver: Driver) -> &'static str {
     if matches!(driver, Driver::Gamma | Driver::Match) { "1024" } else { "64" }
 }
 
-/// The cases of a default run with the options that give them alone, in an order that has seldom to go on to the slow ones; the first
-/// seeds of those that have several.
+/// The cases of a default run with the options that give them alone, in an order that has seldom to go on to the slow
+/// ones; the first seeds of those that have several.
 const CASES: [&[&str]; 18] = [
     &["--case", "plain"],
     &["--case", "rebind"],
@@ -70,8 +71,8 @@ struct Found {
     wall: Duration,
 }
 
-/// The first verdict by which a bug is named: by a rule, a kernel that watches, or by a seed of an unkind device where a kind one was
-/// fine.
+/// The first verdict by which a bug is named: by a rule, a kernel that watches, or by a seed of an unkind device where
+/// a kind one was fine.
 fn named(cases: &[Value], is_plain_fine: bool) -> Option<(String, String)> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     cases.iter().find_map(|case| {

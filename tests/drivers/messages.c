@@ -1,10 +1,11 @@
 /*
- * messages.c - passes messages over a device that is a pipe of messages, as the example drivers make one, and holds each to what it
- * must be. Every node of a pair runs it: messages DEVICE MOST_BYTES. Ends with 0 when all of them came, whole, once and in order.
+ * messages.c - passes messages over a device that is a pipe of messages, as the example drivers make one, and holds
+ * each to what it must be. Every node of a pair runs it: messages DEVICE MOST_BYTES. Ends with 0 when all of them came,
+ * whole, once and in order.
  *
- * There and back; bursts of more messages than a card has room for, to a reader that is slow and to one that sleeps; both ways at
- * once; and what programs do wrong: bad pointers, lengths that cannot be, signals while they wait. Where something goes wrong it goes
- * on for a moment before it ends.
+ * There and back; bursts of more messages than a card has room for, to a reader that is slow and to one that sleeps;
+ * both ways at once; and what programs do wrong: bad pointers, lengths that cannot be, signals while they wait. Where
+ * something goes wrong it goes on for a moment before it ends.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -40,8 +41,8 @@ static void give_up(int signal)
 }
 
 /*
- * All is lost, and goes on: a driver that counts wrong shows it to its device when it goes on counting, not when its programs end at
- * the first message that did not come. Ends with 1.
+ * All is lost, and goes on: a driver that counts wrong shows it to its device when it goes on counting, not when its
+ * programs end at the first message that did not come. Ends with 1.
  */
 static void go_on(void)
 {

@@ -1,5 +1,5 @@
-//! Drivers with one bug each, as exact changes of the sources of those that have none: of the kinds that reviewers of kernel drivers
-//! find. What a change needs beside it (a variable, a second place) is part of it.
+//! Drivers with one bug each, as exact changes of the sources of those that have none: of the kinds that reviewers of
+//! kernel drivers find. What a change needs beside it (a variable, a second place) is part of it.
 
 use std::{
     fs, io,

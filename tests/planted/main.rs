@@ -1,7 +1,7 @@
-//! Each fault that is planted in a component of INIC, in GRIM, or in GAMMA, is found. Builds the simulator and the tests of models and
-//! ports in a copy of what is committed, with all faults in it, and runs them once for each: half an hour.
-//! `cargo test -p niclab-tests --features planted --test planted -- --nocapture`; with `NICLAB_PLANTED` only those whose component
-//! or name contains it, or whose model it is.
+//! Each fault that is planted in a component of INIC, in GRIM, or in GAMMA, is found. Builds the simulator and the
+//! tests of models and ports in a copy of what is committed, with all faults in it, and runs them once for each: half
+//! an hour. `cargo test -p niclab-tests --features planted --test planted -- --nocapture`; with `NICLAB_PLANTED` only
+//! those whose component or name contains it, or whose model it is.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 

@@ -1,6 +1,6 @@
-//! Faults of INIC's components, of what stands beside them, and of GRIM and GAMMA cards, as changes of their source. All are planted at once, each behind a
-//! condition, `FAULT`, that is true in one run and false in all others. Each must be found within so many runs of the simulator's
-//! swarm, or by the tests of the model that count.
+//! Faults of INIC's components, of what stands beside them, and of GRIM and GAMMA cards, as changes of their source.
+//! All are planted at once, each behind a condition, `FAULT`, that is true in one run and false in all others. Each
+//! must be found within so many runs of the simulator's swarm, or by the tests of the model that count.
 
 #[path = "gamma.rs"]
 mod gamma;

@@ -12,8 +12,9 @@ fn finish(started: Vec<Started>) -> Vec<Outcome> {
     started.into_iter().map(|program| program.finish()).collect()
 }
 
-/// Every operator on every type of value, at odd sizes: among all, among some in another order, and in two groups that overlap, both
-/// at once. The program computes each result itself, and compares the device's counters of hosts that wait.
+/// Every operator on every type of value, at odd sizes: among all, among some in another order, and in two groups that
+/// overlap, both at once. The program computes each result itself, and compares the device's counters of hosts that
+/// wait.
 #[test]
 fn groups_of_cards_compute_what_plain_arithmetic_does_and_wake_no_host() {
     let niclab = Niclab::new();

@@ -53,7 +53,8 @@ fn several_seeds_have_one_boot_and_one_that_finds_a_bug_is_named() {
     let seeds: Vec<u64> = sound.iter().filter_map(|case| case["seed"].as_u64()).collect();
     assert_eq!(seeds, [1, 2, 3, 4], "{sound:#?}");
     assert!(sound[1..].iter().all(|case| case["booted_with"] == 1), "{sound:#?}");
-    // A card that is given seed 1 answers a request of its driver's first ones just before the limit, as one that begins with it does.
+    // A card that is given seed 1 answers a request of its driver's first ones just before the limit, as one that
+    // begins with it does.
     let (_, again) = cases(&niclab, &["--from", "0", "--seeds", "2"]);
     let at_limit = |case: &Value| case["unkind"]["reply_at_limit"].as_u64();
     assert!(at_limit(&sound[0]).is_some() && at_limit(&again[1]).is_some(), "{sound:#?} {again:#?}");

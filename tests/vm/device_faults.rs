@@ -2,8 +2,8 @@
 
 use niclab_harness::Niclab;
 
-/// Late completions and lost interrupts cost time and nothing else. A slice that is never written is an error that names it,
-/// and the other end's wait has an end too.
+/// Late completions and lost interrupts cost time and nothing else. A slice that is never written is an error that
+/// names it, and the other end's wait has an end too.
 #[test]
 fn programs_get_over_faults_of_the_device_or_name_them() {
     let niclab = Niclab::new();

@@ -30,7 +30,8 @@ fn the_driver_can_be_unloaded_and_loaded_and_passes_messages_again() {
 #[test]
 fn a_killed_program_leaves_its_port_free() {
     let niclab = Niclab::new();
-    // Without a peer this program waits for one, with its port open and the card's pages mapped. The peer comes when it is gone.
+    // Without a peer this program waits for one, with its port open and the card's pages mapped. The peer comes when it
+    // is gone.
     let script = "
         if [ $NICLAB_RANK = 0 ]; then
             niclab-perf pingpong -n 1000000 & program=$!

@@ -1,9 +1,10 @@
-//! Frames of every length and tag that a program in a guest may send through `eth0`, and what the guest is told of the link.
+//! Frames of every length and tag that a program in a guest may send through `eth0`, and what the guest is told of the
+//! link.
 
 use niclab_harness::{Niclab, compile};
 
-/// `frames send MAC TAGS LENGTH` sends a frame of this length with so many VLAN tags; `frames receive` prints the length of
-/// each. The kernel takes the tag, 4 bytes, out of a frame that it receives.
+/// `frames send MAC TAGS LENGTH` sends a frame of this length with so many VLAN tags; `frames receive` prints the
+/// length of each. The kernel takes the tag, 4 bytes, out of a frame that it receives.
 const PROGRAM: &str = r#"
 #include <arpa/inet.h>
 #include <linux/if_packet.h>

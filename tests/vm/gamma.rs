@@ -1,4 +1,5 @@
-//! GAMMA cards in real guests: what `niclab run` shows, exact counts, ports that are kept apart, and an owner that is killed.
+//! GAMMA cards in real guests: what `niclab run` shows, exact counts, ports that are kept apart, and an owner that is
+//! killed.
 
 use niclab_harness::{Niclab, Outcome, eventually, put_selftest};
 
@@ -41,8 +42,8 @@ fn a_ping_pong_from_c_is_what_was_sent() {
 fn collectives_over_active_ports_are_right_among_five_nodes() {
     let niclab = Niclab::new();
     niclab_harness::build_rust_example(&niclab, "gamma_collectives");
-    // A root sends to several and hears from others at once. In guests that run freely a card's bus is then busy for so long, by model
-    // time, that the FIFO of its default size may overflow; this is about programs.
+    // A root sends to several and hears from others at once. In guests that run freely a card's bus is then busy for so
+    // long, by model time, that the FIFO of its default size may overflow; this is about programs.
     let cluster = "nodes = 5\n[nic]\nmodel = \"gamma\"\n[nic.gamma]\nreceive_fifo_bytes = 1048576\n";
     std::fs::write(niclab.folder().join("gamma.toml"), cluster).expect("a cluster file");
     let outcome = niclab.run(["run", "--cluster", "gamma.toml", "--", "./gamma_collectives"]).success();
@@ -95,7 +96,8 @@ fn each_frame_interrupts_unless_the_driver_is_at_work_and_each_takes_its_descrip
     // 200 messages are sent before those that are counted one by one.
     let [first, _] = both(&niclab, &["niclab-perf", "pingpong", "-s", "16", "-n", "300", "--poll", "block"]);
     let interrupts: Vec<u64> = first.stdout.split(": interrupts ").skip(1).map_while(number).collect();
-    // Guests run freely: a frame may come, in model time, while the driver is at work on the one before, and finds it there.
+    // Guests run freely: a frame may come, in model time, while the driver is at work on the one before, and finds it
+    // there.
     let is_one_for_each = |count: &u64| (475..=500).contains(count);
     assert!(interrupts.len() == 2 && interrupts.iter().all(is_one_for_each), "one for each message\n{first}");
     for node in ["node0", "node1"] {
@@ -114,8 +116,8 @@ fn start_both(niclab: &Niclab, command: &[&str]) -> [niclab_harness::Started; 2]
 /// A command of `niclab-perf` over IP by the cards' own interfaces.
 const OVER_CARDS: &str = "export NICLAB_ADDRESSES=$NICLAB_NIC_ADDRESSES; exec niclab-perf";
 
-/// IP and active ports share the card: TCP and UDP between the guests' cards while messages flow, in both directions and of each
-/// kind. Nothing is lost of messages, nothing is starved, and IP keeps to its part of the buffers.
+/// IP and active ports share the card: TCP and UDP between the guests' cards while messages flow, in both directions
+/// and of each kind. Nothing is lost of messages, nothing is starved, and IP keeps to its part of the buffers.
 fn shares_with_ip(parameters: &str) {
     let niclab = Niclab::new();
     let cluster = format!("nodes = 2\n[nic]\nmodel = \"gamma\"\n[nic.gamma]\n{parameters}");
@@ -178,7 +180,8 @@ fn shell(niclab: &Niclab, node: &str, script: &str) -> Outcome {
     niclab.run(["exec", node, "--", "sh", "-c", script])
 }
 
-/// What is cut is seen by who uses the interface: its carrier goes with the link, as that of the Ethernet function does.
+/// What is cut is seen by who uses the interface: its carrier goes with the link, as that of the Ethernet function
+/// does.
 #[test]
 fn the_carrier_of_the_cards_interface_goes_with_its_link() {
     let file = "nodes = 2\n[[link]]\n[[link]]\nnode = \"node1\"\nfaults = { partition = true }\n[nic]\nmodel = \"gamma\"\n";
@@ -205,8 +208,8 @@ fn the_carrier_of_the_cards_interface_goes_with_its_link() {
     niclab.run(["down"]).success();
 }
 
-/// A program that takes messages more slowly than they come, and has few buffers: what finds none waits beside the ring, and IP, and the
-/// messages of others, go on. No frame is lost.
+/// A program that takes messages more slowly than they come, and has few buffers: what finds none waits beside the
+/// ring, and IP, and the messages of others, go on. No frame is lost.
 #[test]
 fn a_message_without_a_buffer_holds_nobody_else_up() {
     let niclab = up("nodes = 2\n[nic]\nmodel = \"gamma\"\n[nic.gamma]\ninterrupt_frames = 1\n");
@@ -225,7 +228,8 @@ fn a_message_without_a_buffer_holds_nobody_else_up() {
         niclab.run(["exec", node, "--", "killall", "-9", "niclab-selftest"]).success();
     }
     drop((sender, receiver));
-    // Not messages without a buffer: those have a tenth of a second to find one, for which a busy host can keep the receiver away.
+    // Not messages without a buffer: those have a tenth of a second to find one, for which a busy host can keep the
+    // receiver away.
     for raised in ["lost_frames", "incomplete_messages", "old_frames"] {
         assert_eq!(count(&niclab, "node1", &format!("active/{raised}")), 0, "{raised}");
     }
@@ -321,8 +325,8 @@ fn what_cannot_be_sent_or_received_is_refused_by_name() {
     assert!(passed == 5 && !outcome.stdout.contains("| not ok "), "{passed} passed\n{outcome}");
 }
 
-/// A link that loses and damages frames of messages which are a frame each: as many are raised as did not come, each once, and no
-/// other; the program hears of as many as the driver counts.
+/// A link that loses and damages frames of messages which are a frame each: as many are raised as did not come, each
+/// once, and no other; the program hears of as many as the driver counts.
 #[test]
 fn each_frame_that_a_link_loses_is_raised_once() {
     let niclab = up("nodes = 2\n[nic]\nmodel = \"gamma\"\n[nic.gamma]\nwindow_frames = 0\n");
@@ -376,7 +380,8 @@ fn a_pair_whose_acknowledgements_are_lost_is_reported_as_stalled() {
     niclab.run(["down"]).success();
 }
 
-/// The card's addresses have 32 bits; guests with more memory than that have their programs' memory above it first of all.
+/// The card's addresses have 32 bits; guests with more memory than that have their programs' memory above it first of
+/// all.
 #[test]
 fn memory_that_the_card_does_not_reach_is_sent_from_a_copy() {
     let niclab = Niclab::new();

@@ -1,4 +1,5 @@
-//! GRIM cards in real guests: what `niclab run` shows, handlers that call one another from C, and an owner that is killed.
+//! GRIM cards in real guests: what `niclab run` shows, handlers that call one another from C, and an owner that is
+//! killed.
 
 use niclab_harness::{Niclab, eventually};
 
@@ -42,7 +43,8 @@ fn a_killed_owner_frees_its_channel_and_harms_no_other() {
     assert!(receiver.is_running(), "it waits for the rest");
     kill("node1");
     drop((sender, receiver));
-    // The same channels at once, for others: what was under way is nobody's, and each interrupt is one that was asked for.
+    // The same channels at once, for others: what was under way is nobody's, and each interrupt is one that was asked
+    // for.
     for program in both(&["--", "niclab-perf", "interrupts", "-n", "100", "-k", "10"]) {
         let outcome = program.finish().success();
         assert!(

@@ -83,8 +83,8 @@ fn a_cut_link_stops_all_traffic_and_counts_it_until_it_is_healed() {
     niclab.run(["down"]).success();
 }
 
-/// The Ethernet functions' link loses frames; a stream of datagrams ends all the same, and says how many it lost: as many as the link,
-/// but for those of the connection that goes beside.
+/// The Ethernet functions' link loses frames; a stream of datagrams ends all the same, and says how many it lost: as
+/// many as the link, but for those of the connection that goes beside.
 #[test]
 fn a_stream_of_datagrams_counts_what_the_link_loses() {
     let niclab = Niclab::new();

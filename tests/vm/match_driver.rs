@@ -38,8 +38,8 @@ fn a_killed_program_unpins_and_the_driver_can_be_unloaded_then_and_not_before() 
     niclab.run(["run", "--cluster", "match.toml", "--nodes", "1", "--", "sh", "-c", &script]).success();
 }
 
-/// By the kernel's own way down, which takes the regions back from the device, and by a reset, which asks nobody: each on a node
-/// of its own, at the same time.
+/// By the kernel's own way down, which takes the regions back from the device, and by a reset, which asks nobody: each
+/// on a node of its own, at the same time.
 #[test]
 fn a_guest_that_reboots_with_receives_posted_finds_its_nic_again() {
     let niclab = cluster();
@@ -85,7 +85,8 @@ fn memory_that_a_dead_device_may_write_to_stays_pinned() {
     run.finish();
 }
 
-/// A program that answers no header is replaced by the card's own, which takes the message: nothing is lost, and everyone is told.
+/// A program that answers no header is replaced by the card's own, which takes the message: nothing is lost, and
+/// everyone is told.
 #[test]
 fn a_program_that_never_ends_is_replaced_and_the_guest_is_told() {
     let niclab = cluster();

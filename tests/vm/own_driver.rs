@@ -1,4 +1,5 @@
-//! Drivers of the user's own: built for the guests' kernel, loaded instead of niclab's, and what is said of those that are no good.
+//! Drivers of the user's own: built for the guests' kernel, loaded instead of niclab's, and what is said of those that
+//! are no good.
 
 use std::path::{Path, PathBuf};
 
@@ -64,8 +65,8 @@ fn a_driver_of_your_own_passes_messages_and_ours_is_not_there() {
     assert!(outcome.stdout.contains("all of them"), "{outcome}");
 }
 
-/// One message of each length, with contents of its own for each node, in both directions at once. `$1` is the longest; where there
-/// are few lengths, several times.
+/// One message of each length, with contents of its own for each node, in both directions at once. `$1` is the longest;
+/// where there are few lengths, several times.
 const BOTH_WAYS: &str = r#"
 rounds=$((1 + 500 / $1)) round=0
 while [ $round -lt $rounds ]; do
@@ -94,8 +95,8 @@ message=$message.
 printf %s "$message" 2>/dev/null >/dev/example && exit 1
 echo all lengths"#;
 
-/// Finds the card. A reader sleeps, and a file is open, while it is taken away from the driver: neither gets anything but an error, then
-/// and once the driver has it again, and as long as the file is open the module stays.
+/// Finds the card. A reader sleeps, and a file is open, while it is taken away from the driver: neither gets anything
+/// but an error, then and once the driver has it again, and as long as the file is open the module stays.
 const UNBOUND: &str = r#"
 for device in /sys/bus/virtio/devices/*; do
     [ "$(cat "$device/device")" = 0x0026 ] && break
@@ -155,8 +156,8 @@ impl Pair {
     }
 }
 
-/// What an example must get over: messages of all lengths, both ways at once; a reader that is killed; a card that is taken away while
-/// a reader sleeps and a file is open; a module that is loaded again, at one node and then the other.
+/// What an example must get over: messages of all lengths, both ways at once; a reader that is killed; a card that is
+/// taken away while a reader sleeps and a file is open; a module that is loaded again, at one node and then the other.
 fn example_holds(card: &str, most_bytes: &str) {
     let pair = Pair { niclab: Niclab::new() };
     let driver = example_for(card).display().to_string();
@@ -345,8 +346,8 @@ fn panics_of_both_nodes_are_named_by_run_and_by_conform() {
     assert!(niclab.processes().is_empty(), "{:#?}", niclab.processes());
 }
 
-/// A tree that has all that niclab asks of one in which a kernel was built. Its build of modules looks at the source and gives this
-/// module, which is for the guests' own kernel.
+/// A tree that has all that niclab asks of one in which a kernel was built. Its build of modules looks at the source
+/// and gives this module, which is for the guests' own kernel.
 fn kernel_tree(folder: &Path, kernel: &Path, release: &str, module: &Path) {
     let write = |name: &str, text: &str| {
         let path = folder.join(name);

@@ -39,8 +39,8 @@ fn packages_are_there_and_nodes_reach_each_other_with_them() {
         "one key each\n{outcome}"
     );
     assert!(outcome.stdout.contains("receiver"), "iperf3's own summary\n{outcome}");
-    // iperf3 may report retransmissions, because TCP probes when the other guest loses its core; no frame is lost on a link
-    // without faults, and every one that was sent arrives.
+    // iperf3 may report retransmissions, because TCP probes when the other guest loses its core; no frame is lost on a
+    // link without faults, and every one that was sent arrives.
     let text = std::fs::read(niclab.folder().join("report.json")).expect("the report");
     let report: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
     let sum = |key: &str| -> u64 {

@@ -9,8 +9,9 @@ fn bytes(ledger: &Value, crossing: &str) -> u64 {
     entries.filter(|entry| entry["crossing"] == crossing).filter_map(|entry| entry["bytes"].as_u64()).sum()
 }
 
-/// A program sends to an ordinary socket of another guest through a third node's I/O card, and gets its answer: the kernel behind the
-/// socket finds the bridge as it finds any neighbour. What passes there crosses the bus once each way, and nothing of its host's.
+/// A program sends to an ordinary socket of another guest through a third node's I/O card, and gets its answer: the
+/// kernel behind the socket finds the bridge as it finds any neighbour. What passes there crosses the bus once each
+/// way, and nothing of its host's.
 #[test]
 fn a_socket_and_a_program_talk_through_an_io_card_past_its_host() {
     let niclab = Niclab::new();

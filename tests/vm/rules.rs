@@ -1,5 +1,5 @@
-//! Rules of the device programmer's manual in guests: niclab's own driver and programs keep them, and a driver that breaks one is told
-//! which.
+//! Rules of the device programmer's manual in guests: niclab's own driver and programs keep them, and a driver that
+//! breaks one is told which.
 
 use std::path::{Path, PathBuf};
 
@@ -64,8 +64,8 @@ fn a_guest_is_stopped_where_it_breaks_a_rule() {
     assert!(outcome.stderr.contains("node0 broke the rule launch-number and is stopped there"), "{outcome}");
 }
 
-/// The same with a function that releases slices that were never stored, and stays there: no interrupt leads out of it, however late the
-/// guest is stopped.
+/// The same with a function that releases slices that were never stored, and stays there: no interrupt leads out of it,
+/// however late the guest is stopped.
 fn culprit() -> tempfile::TempDir {
     let function = "static noinline void release_what_never_came(struct example *e)\n{\n\tlocal_irq_disable();\n\
                     \tstore_register(e, offsetof(struct niclab_completer_page, released), 1000);\n\
@@ -92,8 +92,8 @@ fn who_breaks_a_rule_is_named_with_function_file_and_line_of_the_driver() {
     let mut run = niclab.start(run.iter().chain(&["--", "sh", "-c", write]));
     let told = run.wait_for_line("node0 broke the rule release-number and is stopped there");
     let line = run.wait_for_line("broken rule release-number");
-    // By then it may be on its way from one line of it to another, in what the compiler put into it, or still in the kernel's function
-    // that rings for it.
+    // By then it may be on its way from one line of it to another, in what the compiler put into it, or still in the
+    // kernel's function that rings for it.
     let is_there = line.contains("stopped a moment later, processor 0 near release_what_never_came+0x");
     let rings = "called perhaps near release_what_never_came+0x";
     assert!(is_there || line.contains(rings), "{line}");
@@ -115,7 +115,8 @@ fn who_breaks_a_rule_is_named_with_function_file_and_line_of_the_driver() {
     assert!(niclab.processes().is_empty(), "{:#?}", niclab.processes());
 }
 
-/// niclab's own driver, which gives the event queue one buffer that is too short: nothing else is wrong, and programs do not notice.
+/// niclab's own driver, which gives the event queue one buffer that is too short: nothing else is wrong, and programs
+/// do not notice.
 fn own_driver_with_a_short_buffer() -> tempfile::TempDir {
     let own: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../guest-driver/kernel");
     let folder = tempfile::tempdir().expect("a temporary folder can be made");

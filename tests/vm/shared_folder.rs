@@ -1,4 +1,5 @@
-//! The host's folder that all guests see: what one writes, the others read at once, and a full disk is told to the writer.
+//! The host's folder that all guests see: what one writes, the others read at once, and a full disk is told to the
+//! writer.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -10,8 +11,9 @@ use niclab_harness::{Niclab, Started, eventually, in_mount_namespace};
 /// Lines of each writer.
 const LINES: usize = 20;
 
-/// Both nodes append to `log`, which each keeps open. The second one follows `grown`, to which the first one appends. The first
-/// one then fills a small file system. Each wait is bounded, so that lost lines fail the test and do not hang it.
+/// Both nodes append to `log`, which each keeps open. The second one follows `grown`, to which the first one appends.
+/// The first one then fills a small file system. Each wait is bounded, so that lost lines fail the test and do not hang
+/// it.
 const SCRIPT: &str = r#"
 await() { n=0; until "$@" || [ $n -gt 600 ]; do n=$((n + 1)); sleep 0.1; done; }
 if [ "$NICLAB_RANK" = 1 ]; then

@@ -35,8 +35,9 @@ const DIFFERENCES: [(&str, Differs, &str); 14] = [
     ("TCP sequence numbers", Differs::Secret, "./seeds tcp"),
 ];
 
-/// Prints what only a program sees. Initial sequence numbers are a keyed hash of the connection plus the time in units of 64 ns;
-/// the time is taken off, and the connections are the same in each guest, so that what is left differs by the key.
+/// Prints what only a program sees. Initial sequence numbers are a keyed hash of the connection plus the time in units
+/// of 64 ns; the time is taken off, and the connections are the same in each guest, so that what is left differs by the
+/// key.
 const SEEDS: &str = r#"
 #include <arpa/inet.h>
 #include <linux/tcp.h>
@@ -99,8 +100,8 @@ int main(int argc, char **argv)
 /// Units of 64 ns that a program may be late in saying what time it is.
 const LATE: u32 = (Duration::from_millis(500).as_nanos() / 64) as u32;
 
-/// Whether two lists of sequence numbers come of different keys. That all four are near each other by chance happens once in
-/// 10^9 pairs.
+/// Whether two lists of sequence numbers come of different keys. That all four are near each other by chance happens
+/// once in 10^9 pairs.
 fn differ_in_key(one: &str, other: &str) -> bool {
     let numbers = |text: &str| -> Vec<u32> {
         text.split_whitespace().map(|number| number.parse().expect("a number")).collect()
@@ -177,8 +178,8 @@ fn nodes_of_one_template_differ_and_have_the_hosts_time() {
     assert!(equal.is_empty(), "{}", equal.join("\n"));
 }
 
-/// The machine as a guest sees it. Addresses are given out anew when a card is plugged in, and interrupts are numbered in the
-/// order in which drivers come, so only sizes, flags and names are compared.
+/// The machine as a guest sees it. Addresses are given out anew when a card is plugged in, and interrupts are numbered
+/// in the order in which drivers come, so only sizes, flags and names are compared.
 const MACHINE: &str = r#"
     for device in /sys/bus/pci/devices/*; do
         for file in vendor device class revision subsystem_vendor subsystem_device; do

@@ -7,8 +7,8 @@ use std::process::Command;
 
 use niclab_harness::{Niclab, Outcome, Started, eventually, in_mount_namespace};
 
-/// A cache whose templates are the test's own. The rest of it is the usual cache's, by symbolic links in a folder of ours: it is
-/// there already, so nothing is built in it.
+/// A cache whose templates are the test's own. The rest of it is the usual cache's, by symbolic links in a folder of
+/// ours: it is there already, so nothing is built in it.
 struct Templates {
     niclab: Niclab,
     cache: PathBuf,

@@ -22,8 +22,8 @@ struct Terminal {
 }
 
 impl Terminal {
-    /// `script` of util-linux has terminals to give away: its input is typed there, its output what appears there. A shell hears Ctrl-C,
-    /// too, and says so by its exit code: a command that is to say its own begins with `exec`.
+    /// `script` of util-linux has terminals to give away: its input is typed there, its output what appears there. A
+    /// shell hears Ctrl-C, too, and says so by its exit code: a command that is to say its own begins with `exec`.
     fn start(niclab: &Niclab, command: &str) -> Self {
         let mut script = Command::new("script");
         script

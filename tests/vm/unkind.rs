@@ -1,10 +1,12 @@
-//! Unkind devices in guests: niclab's own driver and library carry every card's messages whole, and break no rule of the manual meanwhile.
+//! Unkind devices in guests: niclab's own driver and library carry every card's messages whole, and break no rule of
+//! the manual meanwhile.
 
 use std::collections::BTreeSet;
 
 use niclab_harness::{Niclab, Outcome};
 
-/// Ends that sleep, so that interrupts and events matter, and ends that poll; niclab-perf compares what arrives with what was sent.
+/// Ends that sleep, so that interrupts and events matter, and ends that poll; niclab-perf compares what arrives with
+/// what was sent.
 const SHORT: &str = "niclab-perf pingpong --poll block -n 20 -w 2 && niclab-perf stream -s 48 -n 50 -w 2";
 
 /// The kinds that happened at any node of a run that went well.
@@ -34,8 +36,8 @@ fn at_once(seeds: &[u64], run: impl Fn(u64) -> BTreeSet<String> + Sync) -> BTree
     })
 }
 
-/// Kinds that this many requests, messages and interrupts meet, whatever the guests' speed. What happens while a driver begins is not in the
-/// report of a run: `device/vhost-user/tests/suite/unkind` has that.
+/// Kinds that this many requests, messages and interrupts meet, whatever the guests' speed. What happens while a driver
+/// begins is not in the report of a run: `device/vhost-user/tests/suite/unkind` has that.
 const KINDS: [&str; 12] = [
     "buffer_reordered",
     "completion_late",
@@ -70,8 +72,8 @@ fn the_own_driver_serves_unkind_cards_of_every_model() {
     }
 }
 
-/// A GAMMA card's descriptors lie in rings of the driver's, which feeds them as it is told that some were used: here behind interrupts that
-/// come late, for nothing or together, with messages that go round the rings several times.
+/// A GAMMA card's descriptors lie in rings of the driver's, which feeds them as it is told that some were used: here
+/// behind interrupts that come late, for nothing or together, with messages that go round the rings several times.
 #[test]
 fn rings_are_fed_behind_the_interrupts_of_an_unkind_card() {
     let script =

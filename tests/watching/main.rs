@@ -1,5 +1,6 @@
-//! Guests whose kernel watches: that planted faults are found, named with function, file and line, and that niclab's own driver has
-//! none. `niclab kernel build` comes first, and everything in such guests takes many times as long: `ci/extended` runs them.
+//! Guests whose kernel watches: that planted faults are found, named with function, file and line, and that niclab's
+//! own driver has none. `niclab kernel build` comes first, and everything in such guests takes many times as long:
+//! `ci/extended` runs them.
 
 use std::path::{Path, PathBuf};
 

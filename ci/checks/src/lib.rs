@@ -1,9 +1,11 @@
 //! Checks of the source: who imports whom, and the style that CONTRIBUTING.md asks for.
 //!
-//! `tests/layering.rs` compares who imports whom with the one table of who may; `tests/circles.rs` does it with the files of a
-//! package; `tests/models.rs` finds shared code that names a NIC model, and `tests/constants.rs` numbers of models that do not say
-//! where they are from; `tests/outputs.rs` holds that commands write by `niclab-output` alone, and `tests/messages.rs` that texts have no stray spaces; `tests/examples.rs` holds that examples in documentation are run; `tests/style.rs` holds every source to the limits of CONTRIBUTING.md.
-//! `tests/language.rs` compares private words, long names and long sentences with the record in `language.txt`.
+//! `tests/layering.rs` compares who imports whom with the one table of who may; `tests/circles.rs` does it with the
+//! files of a package; `tests/models.rs` finds shared code that names a NIC model, and `tests/constants.rs` numbers of
+//! models that do not say where they are from; `tests/outputs.rs` holds that commands write by `niclab-output` alone,
+//! and `tests/messages.rs` that texts have no stray spaces; `tests/examples.rs` holds that examples in documentation
+//! are run; `tests/style.rs` holds every source to the limits of CONTRIBUTING.md. `tests/language.rs` compares private
+//! words, long names and long sentences with the record in `language.txt`.
 
 pub mod modules;
 

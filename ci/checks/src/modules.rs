@@ -96,7 +96,8 @@ impl Modules {
                     let child = if let Some((_, items)) = &module.content {
                         self.read_items(items, file, &inner, Some(number))
                     } else if let Some(path) = path_attribute(&module.attrs) {
-                        // It starts at the file's own folder; only in a block it starts at where that one's submodules lie.
+                        // It starts at the file's own folder; only in a block it starts at where that one's submodules
+                        // lie.
                         let is_in_block = parent.is_some_and(|parent| self.modules[parent].file == file);
                         let file = if is_in_block { folder.join(path) } else { folder_of(file).join(path) };
                         self.read_file(&file, &folder_of(&file), Some(number))

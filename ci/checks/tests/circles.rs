@@ -1,6 +1,6 @@
-//! Files of a package import each other one way. Between files of one folder, and between folders side by side, there is
-//! no circle: who reads one of them need not know those that come after it. A folder counts as what lies in it.
-//! A module and its own submodules may know each other.
+//! Files of a package import each other one way. Between files of one folder, and between folders side by side, there
+//! is no circle: who reads one of them need not know those that come after it. A folder counts as what lies in it. A
+//! module and its own submodules may know each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

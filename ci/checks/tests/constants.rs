@@ -1,9 +1,9 @@
 //! A number in a model says where it is from: a source, or that it is fitted, assumed, or niclab's own.
 //!
-//! What a model takes and how much it holds decides what is compared with papers. So each constant of the models, and each default
-//! of a card's parameters, has a comment that names its source (a section, table or figure of the paper, a specification), or says
-//! `Fitted:`, `Assumed:`, or `Ours:` for what niclab decides freely (formats, interfaces, bounds against hostile guests). A file
-//! whose constants are all alike says it once: `//! Constants: ours.`
+//! What a model takes and how much it holds decides what is compared with papers. So each constant of the models, and
+//! each default of a card's parameters, has a comment that names its source (a section, table or figure of the paper, a
+//! specification), or says `Fitted:`, `Assumed:`, or `Ours:` for what niclab decides freely (formats, interfaces,
+//! bounds against hostile guests). A file whose constants are all alike says it once: `//! Constants: ours.`
 
 use std::fs;
 use std::path::Path;
@@ -125,7 +125,8 @@ impl<'ast> Visit<'ast> for Constants<'_> {
     }
 
     fn visit_item_const(&mut self, item: &'ast syn::ItemConst) {
-        // A parameter has an `Origin` for its default: without one it does not compile. Prices of work are none of time.
+        // A parameter has an `Origin` for its default: without one it does not compile. Prices of work are none of
+        // time.
         if ["PARAMETERS", "WORK", "NONE"].iter().any(|table| item.ident == table) {
             return;
         }

@@ -1,5 +1,5 @@
-//! Examples in the documentation of Rust code are run, and no package without examples has the compiler look for them: that costs
-//! seconds for each package.
+//! Examples in the documentation of Rust code are run, and no package without examples has the compiler look for them:
+//! that costs seconds for each package.
 
 use std::fs;
 use std::path::Path;

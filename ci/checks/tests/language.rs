@@ -1,8 +1,8 @@
 //! The limits of CONTRIBUTING.md on language.
 //!
-//! `ci/checks/language.txt` records what is left to revise: a line for each folder with its uses of private words, its test names
-//! and its lines that are too long, and a line for each page of docs/ with sentences that are too long. Each record must be exact:
-//! work that adds to one fails, and work that removes from one lowers it.
+//! `ci/checks/language.txt` records what is left to revise: a line for each folder with its uses of private words, its
+//! test names and its lines that are too long, and a line for each page of docs/ with sentences that are too long. Each
+//! record must be exact: work that adds to one fails, and work that removes from one lowers it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -21,7 +21,8 @@ const MAX_MEAN_WORDS: usize = 20;
 /// Words of any sentence of a page.
 const MAX_WORDS: usize = 40;
 
-/// Words without a meaning in the field, or without an actor. Each stands here in two halves, so that this file does not count.
+/// Words without a meaning in the field, or without an actor. Each stands here in two halves, so that this file does
+/// not count.
 const PRIVATE_WORDS: [(&str, &str); 24] = [
     ("who", "ever"),
     ("whom", "ever"),

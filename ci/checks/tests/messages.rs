@@ -1,5 +1,5 @@
-//! Texts that users read have no stray spaces: a line of source that was joined with the next one leaves its indentation in the
-//! middle of a message.
+//! Texts that users read have no stray spaces: a line of source that was joined with the next one leaves its
+//! indentation in the middle of a message.
 
 use std::fs;
 use std::path::Path;
@@ -25,8 +25,8 @@ fn is_stray(text: &str) -> bool {
     text.lines().filter(has_run).count() == 1 && text.lines().any(has_stray_spaces)
 }
 
-/// The string literals of these tokens, in macros and attributes too, with their lines. Documentation is no message: tables
-/// stand in it.
+/// The string literals of these tokens, in macros and attributes too, with their lines. Documentation is no message:
+/// tables stand in it.
 fn literals(tokens: TokenStream, found: &mut Vec<(usize, String)>) {
     let mut is_doc = false;
     for token in tokens {

@@ -1,5 +1,6 @@
-//! Shared code names no NIC model: it looks models up. A model's own files lie in folders, or have names, that begin with its
-//! name. Tests may name the models that they test: files below a `tests` folder, and what follows `#[cfg(test)]`.
+//! Shared code names no NIC model: it looks models up. A model's own files lie in folders, or have names, that begin
+//! with its name. Tests may name the models that they test: files below a `tests` folder, and what follows
+//! `#[cfg(test)]`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -39,8 +40,8 @@ fn words(line: &str) -> Vec<&str> {
     words
 }
 
-/// Whether a line names a model. The word "match" is Rust's and everybody's: as a model's name it is written with a capital
-/// letter, before an underscore, or in quotes.
+/// Whether a line names a model. The word "match" is Rust's and everybody's: as a model's name it is written with a
+/// capital letter, before an underscore, or in quotes.
 fn names_a_model(line: &str) -> bool {
     let is_name = |word: &&str| OWN.iter().any(|own| *own != "match" && word.eq_ignore_ascii_case(own));
     let of_match = [

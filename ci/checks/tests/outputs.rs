@@ -1,5 +1,5 @@
-//! What a command writes goes through `niclab-output`: a path that a user names may be a device, a FIFO or a link, standard
-//! output may have lost its reader, and standard error too.
+//! What a command writes goes through `niclab-output`: a path that a user names may be a device, a FIFO or a link,
+//! standard output may have lost its reader, and standard error too.
 
 use std::fs;
 use std::path::Path;

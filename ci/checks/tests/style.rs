@@ -9,8 +9,8 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
-/// Lines of a file without its tests, wherever they stand; and of its tests. A longer one holds a second idea, which wants a
-/// file of its own.
+/// Lines of a file without its tests, wherever they stand; and of its tests. A longer one holds a second idea, which
+/// wants a file of its own.
 const FILE_LINES: usize = 800;
 /// Lines of a function, from its signature to its closing brace: a screen, and a little grace for formatting.
 const FUNCTION_LINES: usize = 80;

@@ -1,8 +1,9 @@
-//! Proof that the models, and the host's half of a port, reach neither a clock nor a socket: a library that is its own operating system.
+//! Proof that the models, and the host's half of a port, reach neither a clock nor a socket: a library that is its own
+//! operating system.
 //!
 //! It supplies the panic handler and the allocator that the standard library would otherwise bring. Should
-//! `niclab-model` or `niclab-port`, or anything that they depend on, link `std`, the compiler refuses this package with "found duplicate
-//! lang item `panic_impl`". No extra target has to be installed for that.
+//! `niclab-model` or `niclab-port`, or anything that they depend on, link `std`, the compiler refuses this package with
+//! "found duplicate lang item `panic_impl`". No extra target has to be installed for that.
 
 #![no_std]
 

@@ -1,8 +1,8 @@
 //! When something hangs. Sans-IO: samples in, a verdict out.
 //!
 //! A machine may be slow and busy with other things, so that wall time alone says little. What makes no progress and is
-//! blocked uses no processor; what goes round in circles uses much of it. Both are measured from the last progress on. The
-//! wall time is the last resort, for what wakes up now and then without getting anywhere.
+//! blocked uses no processor; what goes round in circles uses much of it. Both are measured from the last progress on.
+//! The wall time is the last resort, for what wakes up now and then without getting anywhere.
 
 use std::collections::VecDeque;
 use std::fmt;

@@ -72,8 +72,8 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<(What, Limits), 
     Ok((what, limits))
 }
 
-/// Of one test, or of those that run at once. The longest take minutes of processor time; they may take many times that on
-/// a slow machine.
+/// Of one test, or of those that run at once. The longest take minutes of processor time; they may take many times that
+/// on a slow machine.
 const TEST: Limits = Limits {
     blocked: Duration::from_secs(10 * 60),
     processor: Duration::from_secs(30 * 60),

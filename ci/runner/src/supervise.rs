@@ -288,8 +288,8 @@ fn is_quiet(argument: &String) -> bool {
     argument == "--quiet" || argument == "-q"
 }
 
-/// Makes the kernel kill the command when this thread ends, and lets gdb, which this process starts, look at it: where the
-/// Yama security module is, it may look at its own descendants alone.
+/// Makes the kernel kill the command when this thread ends, and lets gdb, which this process starts, look at it: where
+/// the Yama security module is, it may look at its own descendants alone.
 fn die_with_owner(command: &mut Command) {
     let owner = getpid();
     let prepare = move || {

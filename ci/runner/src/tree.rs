@@ -1,7 +1,7 @@
 //! The processes below this one, out of `/proc`.
 //!
-//! This process adopts its orphans ([`adopt`]), so that nothing that was started below it, in whatever session or process
-//! group, is anywhere else.
+//! This process adopts its orphans ([`adopt`]), so that nothing that was started below it, in whatever session or
+//! process group, is anywhere else.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -19,7 +19,8 @@ fn gate(cargo: &str) -> (TempDir, Command) {
     symlink(env!("CARGO_BIN_EXE_niclab-runner"), at("target/debug/niclab-runner")).unwrap();
     fs::create_dir(at("bin")).unwrap();
     let script = format!("#!/bin/sh\ncase \"$*\" in *niclab-runner) exit 0 ;; esac\n{cargo}\n");
-    // By a process of its own: a file that another test's child still holds open for writing is no program to the kernel.
+    // By a process of its own: a file that another test's child still holds open for writing is no program to the
+    // kernel.
     let write = "printf '%s' \"$1\" >\"$2\" && chmod 755 \"$2\"";
     let status = Command::new("sh").args(["-c", write, "sh", &script]).arg(at("bin/cargo")).status().unwrap();
     assert!(status.success());
@@ -90,7 +91,8 @@ fn nothing_goes_on_when_it_is_interrupted() {
         }
         end(Pid::from_child(&gate)).unwrap();
         let status = gate.wait().unwrap();
-        // A shell that is interrupted while it waits dies of the signal, or says so by its code when its child did so first.
+        // A shell that is interrupted while it waits dies of the signal, or says so by its code when its child did so
+        // first.
         let signal = signal.as_raw();
         assert!(
             status.signal() == Some(signal) || status.code() == Some(128 + signal),

@@ -1,4 +1,5 @@
-//! The runner against tests that hang, die and leave processes behind: fixtures of this file, which are ignored elsewhere.
+//! The runner against tests that hang, die and leave processes behind: fixtures of this file, which are ignored
+//! elsewhere.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 

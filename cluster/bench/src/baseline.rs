@@ -1,5 +1,5 @@
-//! What the NIC is compared with: another network card in two guests, QEMU's own virtio-net with the offloads it has by default, or a
-//! model of real hardware, and a `-netdev stream` between the two QEMUs over a unix socket.
+//! What the NIC is compared with: another network card in two guests, QEMU's own virtio-net with the offloads it has by
+//! default, or a model of real hardware, and a `-netdev stream` between the two QEMUs over a unix socket.
 
 use std::{net::Ipv4Addr, path::Path, time::Duration};
 
@@ -11,7 +11,8 @@ use niclab_cluster::{boot::running::RunningCluster, plan::Plan};
 const SETUP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Brings up the interface with the Ethernet address `$1`, with the IP address `$2`. The peer's QEMU may not have
-/// connected yet, so the first answer is waited for: `$3` is the peer. `$4` is the driver's module, loaded already or not.
+/// connected yet, so the first answer is waited for: `$3` is the peer. `$4` is the driver's module, loaded already or
+/// not.
 const SETUP: &str = r#"
 modprobe -q "$4"
 for path in /sys/class/net/*; do

@@ -1,5 +1,5 @@
-//! How long two nodes take until both are healthy: restored from a template, and booted; what each stage of that takes, what
-//! the template costs whoever needs it first, and what the daemon then keeps resident.
+//! How long two nodes take until both are healthy: restored from a template, and booted; what each stage of that takes,
+//! what the template costs whoever needs it first, and what the daemon then keeps resident.
 
 use std::time::{Duration, Instant};
 

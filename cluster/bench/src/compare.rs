@@ -1,8 +1,10 @@
-//! `niclab compare`: one workload over the cards of every model and over the Ethernet function, simulated and in guests.
+//! `niclab compare`: one workload over the cards of every model and over the Ethernet function, simulated and in
+//! guests.
 //!
-//! Which models there are the registry says. All of them are priced on one platform, and each way of carrying the messages that
-//! cannot be had (a card whose messages are shorter, a platform that does not price it) keeps its row, with the reason in it.
-//! The Ethernet function carries datagrams in the simulator, and TCP in guests, which is what programs use there.
+//! Which models there are the registry says. All of them are priced on one platform, and each way of carrying the
+//! messages that cannot be had (a card whose messages are shorter, a platform that does not price it) keeps its row,
+//! with the reason in it. The Ethernet function carries datagrams in the simulator, and TCP in guests, which is what
+//! programs use there.
 
 mod text;
 

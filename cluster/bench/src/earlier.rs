@@ -1,6 +1,7 @@
 //! A run of `niclab bench` beside an earlier one, which was kept as JSON: what each figure was, is, and their ratio.
 //!
-//! Only counts can be judged by it. A wall time says as much of the machine as of niclab, and two runs may be of two machines.
+//! Only counts can be judged by it. A wall time says as much of the machine as of niclab, and two runs may be of two
+//! machines.
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,5 @@
-//! Instructions that niclab's own programs take for a unit of work, counted by valgrind's callgrind: a figure that depends on the
-//! compiler, and neither on how fast the machine is nor on who else uses it.
+//! Instructions that niclab's own programs take for a unit of work, counted by valgrind's callgrind: a figure that
+//! depends on the compiler, and neither on how fast the machine is nor on who else uses it.
 //!
 //! Each work is done twice, once twice as long. The difference is free of what starting and ending a program takes.
 
@@ -167,7 +167,8 @@ struct Count {
     units: u64,
 }
 
-/// What a profile of callgrind's says that the whole process took: its closing line, or its header where there is no such line.
+/// What a profile of callgrind's says that the whole process took: its closing line, or its header where there is no
+/// such line.
 fn instructions(profile: &str) -> Option<u64> {
     let value = |key: &str| profile.lines().find_map(|line| line.strip_prefix(key));
     value("totals:").or_else(|| value("summary:"))?.split_whitespace().next()?.parse().ok()

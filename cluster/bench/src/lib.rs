@@ -5,10 +5,11 @@
 //! rounds that take turns, and a ratio is taken within each round. A goal that is not reached is a result like any
 //! other; only a measurement that could not be made is a failure.
 //!
-//! [`guests`], [`round_trip`], [`boot`], [`scale`], [`device`], [`hostile`], [`sim`] and [`instructions`] are sections, and a model can bring its own;
-//! [`figure`] and [`report`] are what they give, and [`earlier`] puts a kept report beside. [`baseline`] puts QEMU's own network beside the NIC, [`memory`] reads a
-//! process's, [`program`] runs those that are programs of their own, and [`interference`] says who else used the machine.
-//! [`figures`] puts what models do beside what papers say; [`compare`] puts models beside one another.
+//! [`guests`], [`round_trip`], [`boot`], [`scale`], [`device`], [`hostile`], [`sim`] and [`instructions`] are sections,
+//! and a model can bring its own; [`figure`] and [`report`] are what they give, and [`earlier`] puts a kept report
+//! beside. [`baseline`] puts QEMU's own network beside the NIC, [`memory`] reads a process's, [`program`] runs those
+//! that are programs of their own, and [`interference`] says who else used the machine. [`figures`] puts what models do
+//! beside what papers say; [`compare`] puts models beside one another.
 
 pub mod baseline;
 pub mod boot;
@@ -131,7 +132,8 @@ pub struct Options {
     pub testpmd: Option<PathBuf>,
     /// The valgrind that counts instructions.
     pub valgrind: Option<PathBuf>,
-    /// What clusters of guests have in common: where packages come from, whether the network may be used, and queue pairs.
+    /// What clusters of guests have in common: where packages come from, whether the network may be used, and queue
+    /// pairs.
     pub cluster: ClusterArgs,
 }
 
@@ -191,8 +193,8 @@ fn others_since(earlier: Option<ProcessorTime>, cores: usize) -> Option<f64> {
     ProcessorTime::now()?.others_since(&earlier?, cores)
 }
 
-/// Takes a sample of each kind in each round. A round begins with another kind than the last one, so that none always follows
-/// the same one.
+/// Takes a sample of each kind in each round. A round begins with another kind than the last one, so that none always
+/// follows the same one.
 fn rounds<Kind: Copy + Ord + fmt::Debug, const KINDS: usize>(
     rounds: usize,
     kinds: [Kind; KINDS],

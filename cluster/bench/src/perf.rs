@@ -76,8 +76,8 @@ pub fn round_trip_us(
     Ok(number(&text, "/sections/0/rows/0/round_trip/p50_wall_ns")? / 1e3)
 }
 
-/// Bandwidth of `iterations` messages or writes of `size_bytes` from the lower rank to the higher, in 10^6 bytes per second of wall
-/// time.
+/// Bandwidth of `iterations` messages or writes of `size_bytes` from the lower rank to the higher, in 10^6 bytes per
+/// second of wall time.
 ///
 /// # Errors
 /// When the command fails on a node.
@@ -116,8 +116,8 @@ pub fn messages_per_s(
     Ok(number(&text, "/sections/0/rows/0/messages_per_s_wall")?)
 }
 
-/// What it takes the lower rank's program to send a short message that has room, without a doorbell where any was spared: the median, in
-/// nanoseconds of wall time.
+/// What it takes the lower rank's program to send a short message that has room, without a doorbell where any was
+/// spared: the median, in nanoseconds of wall time.
 ///
 /// # Errors
 /// When the command fails on a node.
@@ -136,8 +136,8 @@ wait $! || { cat /tmp/beside.log >&2; exit 1; }
 cat /tmp/beside.json
 "#;
 
-/// Bandwidth of `messages` of `size_bytes` from the lower rank to the higher, and of `writes` of as many bytes over TCP by the same cards
-/// at the same time: both in 10^6 bytes per second of wall time.
+/// Bandwidth of `messages` of `size_bytes` from the lower rank to the higher, and of `writes` of as many bytes over TCP
+/// by the same cards at the same time: both in 10^6 bytes per second of wall time.
 ///
 /// # Errors
 /// When the command fails on a node.

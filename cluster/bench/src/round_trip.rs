@@ -1,8 +1,8 @@
-//! Where the wall time of a round trip between two guests goes: the daemon's processor time, QEMU's besides its virtual processors',
-//! doorbells, interrupts, and how often threads sleep.
+//! Where the wall time of a round trip between two guests goes: the daemon's processor time, QEMU's besides its virtual
+//! processors', doorbells, interrupts, and how often threads sleep.
 //!
-//! Two ping-pongs are run, the second of more round trips than the first; the differences, divided by those that it had more, are free
-//! of what starting programs takes.
+//! Two ping-pongs are run, the second of more round trips than the first; the differences, divided by those that it had
+//! more, are free of what starting programs takes.
 
 use anyhow::{Context as _, Result};
 use niclab_cluster::{

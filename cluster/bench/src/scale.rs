@@ -1,4 +1,5 @@
-//! Clusters of many small nodes: how long they take, whether every node reaches every other, and what a node costs the host.
+//! Clusters of many small nodes: how long they take, whether every node reaches every other, and what a node costs the
+//! host.
 
 use std::{
     fs,
@@ -37,8 +38,8 @@ const MEMORY_GOAL: Goal = Goal::Below(60.0);
 /// How long all pings together may take.
 const PING_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Prints which of the addresses `$2`, `$3` and so on answer, but for the node's own, `$1`. On a busy host a guest may wait
-/// seconds for its turn.
+/// Prints which of the addresses `$2`, `$3` and so on answer, but for the node's own, `$1`. On a busy host a guest may
+/// wait seconds for its turn.
 const PING_ALL: &str = r#"
 own=$1
 shift

@@ -65,7 +65,8 @@ pub enum Command {
     /// The guest kernel that watches what drivers do (docs/DRIVER.md).
     #[command(subcommand)]
     Kernel(KernelAction),
-    /// Open gdb on a node's guest, with the symbols of its driver at their addresses. The guest stands still while gdb has it.
+    /// Open gdb on a node's guest, with the symbols of its driver at their addresses. The guest stands still while gdb
+    /// has it.
     Debug(DebugArgs),
     /// Print what a node wrote to its console, or the messages of its QEMU or of the daemon.
     Logs(LogsArgs),
@@ -73,12 +74,13 @@ pub enum Command {
     ///
     /// Open the file at https://ui.perfetto.dev. It is there when it is whole (docs/OBSERVE.md).
     Trace(WatchArgs),
-    /// Write the frames of links from now on, until Ctrl-C, for Wireshark (pcapng): both directions, with what faults did
-    /// to them.
+    /// Write the frames of links from now on, until Ctrl-C, for Wireshark (pcapng): both directions, with what faults
+    /// did to them.
     ///
     /// tools/wireshark/niclab.lua names the fields of the models' packets (docs/OBSERVE.md).
     Capture(CaptureArgs),
-    /// Record the messages that a cluster's NICs send from now on, until Ctrl-C, so that the simulator can send them again.
+    /// Record the messages that a cluster's NICs send from now on, until Ctrl-C, so that the simulator can send them
+    /// again.
     ///
     /// A scenario with kind = "replay" and recording = "FILE" does that, by `niclab sim` (docs/SIMULATOR.md).
     Record(WatchArgs),
@@ -95,7 +97,8 @@ pub enum Command {
     Plan(PlanArgs),
     /// Say which accelerator, QEMU, kernel and cache are used and why, and what is missing.
     Doctor(DoctorArgs),
-    /// Measure messages and TCP between guests beside QEMU's own network, boots, memory, many nodes, the device in process.
+    /// Measure messages and TCP between guests beside QEMU's own network, boots, memory, many nodes, the device in
+    /// process.
     ///
     /// What is compared is measured in the same boot, in rounds that take turns; ratios are taken within a round. Each
     /// figure says its goal and whether it was reached. Exits with 0 also where a goal is not reached, and with 1 where
@@ -118,24 +121,26 @@ pub enum Command {
     Validation(ValidationArgs),
     /// Hold scenarios to their budgets, in guests, in the simulator or in both (docs/CI.md).
     ///
-    /// A budget is on counts or on model time, which are exact on any machine. A ratio of wall times may stay undecided. Exits
-    /// with 0 when no budget broke, 1 when one did, 2 when a scenario is wrong, 3 when one could not be run.
+    /// A budget is on counts or on model time, which are exact on any machine. A ratio of wall times may stay
+    /// undecided. Exits with 0 when no budget broke, 1 when one did, 2 when a scenario is wrong, 3 when one could not
+    /// be run.
     Check(CheckArgs),
-    /// Put a driver to the test: run a command over devices that are unkind and faulty, and over all that happens to drivers.
+    /// Put a driver to the test: run a command over devices that are unkind and faulty, and over all that happens to
+    /// drivers.
     ///
-    /// Each case has a cluster of its own: killed programs, rebinding, unloading, reboots, each device fault. One table says
-    /// which passed, what named a failure, and how to repeat it (docs/CONFORM.md). Exits with 0 when all passed, 1 when one failed, 2 when
-    /// what is asked for makes no sense, 3 when a case could not be run.
+    /// Each case has a cluster of its own: killed programs, rebinding, unloading, reboots, each device fault. One table
+    /// says which passed, what named a failure, and how to repeat it (docs/CONFORM.md). Exits with 0 when all passed, 1
+    /// when one failed, 2 when what is asked for makes no sense, 3 when a case could not be run.
     Conform(ConformArgs),
     /// Run one workload over the cards of every model and over the Ethernet function, and put them beside one another.
     ///
-    /// In guests the Ethernet function carries TCP, and each carrier has a boot of its own. Exits with 1 where one could not be
-    /// measured, as a card that cannot carry such messages.
+    /// In guests the Ethernet function carries TCP, and each carrier has a boot of its own. Exits with 1 where one
+    /// could not be measured, as a card that cannot carry such messages.
     Compare(CompareArgs),
     /// Run a scenario in the simulator, or a swarm of random ones with faults.
     ///
-    /// The same file and seed give the same report, byte for byte. Exits with 1 when a check outside of the models did not
-    /// hold, and with 2 when the scenario is wrong.
+    /// The same file and seed give the same report, byte for byte. Exits with 1 when a check outside of the models did
+    /// not hold, and with 2 when the scenario is wrong.
     Sim(SimArgs),
     /// Tools for programs of the match unit.
     #[command(flatten)]
@@ -171,7 +176,8 @@ pub struct DriverBuildArgs {
     /// The folder to write to, which is made if needed.
     #[arg(short, long, value_name = "FOLDER")]
     pub output: PathBuf,
-    /// The kernel that it is for, as in `run`: `watching`, or the tree in which one of your own was built. Default: the guests' own.
+    /// The kernel that it is for, as in `run`: `watching`, or the tree in which one of your own was built. Default: the
+    /// guests' own.
     #[arg(long, value_name = "KERNEL")]
     pub kernel: Option<PathBuf>,
     /// Package mirror; default: the one of the host's apt configuration.
@@ -185,19 +191,19 @@ pub struct DriverBuildArgs {
 /// What `kernel` does.
 #[derive(Debug, Subcommand)]
 pub enum KernelAction {
-    /// Build it, from Debian's source package of the kernel that guests run, into the cache, once for each set of watchers. The one
-    /// that was asked for last is what `--kernel watching` means.
+    /// Build it, from Debian's source package of the kernel that guests run, into the cache, once for each set of
+    /// watchers. The one that was asked for last is what `--kernel watching` means.
     ///
-    /// It takes minutes to tens of minutes, all cores, and 2 GB of room on disk while it lasts; `nice niclab kernel build` leaves the
-    /// machine to others.
+    /// It takes minutes to tens of minutes, all cores, and 2 GB of room on disk while it lasts;
+    /// `nice niclab kernel build` leaves the machine to others.
     Build(KernelBuildArgs),
 }
 
 /// Arguments of `kernel build`.
 #[derive(Debug, Args)]
 pub struct KernelBuildArgs {
-    /// What shall watch, separated by commas: kasan, lockdep, kmemleak, ubsan, dma-debug, kcov, gcov, memory; kcsan in place of
-    /// kasan. Default: all but kcsan.
+    /// What shall watch, separated by commas: kasan, lockdep, kmemleak, ubsan, dma-debug, kcov, gcov, memory; kcsan in
+    /// place of kasan. Default: all but kcsan.
     #[arg(long, value_delimiter = ',', value_name = "WATCHER", value_parser = Watcher::named)]
     pub with: Vec<Watcher>,
     /// Debian mirror to build from, instead of the one that apt on this machine uses.
@@ -258,15 +264,15 @@ pub struct WatchArgs {
     /// Which cluster.
     #[command(flatten)]
     pub name: NameArgs,
-    /// The file. It is there when it is whole. A FIFO, a device or `-`, standard output, gets each entry as it comes. Default:
-    /// trace.json, capture.pcapng or recording.jsonl.
+    /// The file. It is there when it is whole. A FIFO, a device or `-`, standard output, gets each entry as it comes.
+    /// Default: trace.json, capture.pcapng or recording.jsonl.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// End after so many seconds (wall time).
     #[arg(long = "for", value_name = "SECONDS", value_parser = seconds)]
     pub duration: Option<Duration>,
-    /// End after so many messages, with all that they had caused when the last was sent. A frame of ordinary networking is
-    /// one too, but in a recording.
+    /// End after so many messages, with all that they had caused when the last was sent. A frame of ordinary networking
+    /// is one too, but in a recording.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub messages: Option<u64>,
 }
@@ -297,8 +303,8 @@ pub struct CheckArgs {
     /// Write the verdicts to this file as JUnit XML.
     #[arg(long, value_name = "FILE")]
     pub junit: Option<PathBuf>,
-    /// Have every NIC do what the manual allows and kind hardware seldom does, drawn from this seed (docs/FAULTS.md). Budgets of
-    /// scenarios that are close may break by it; messages must not.
+    /// Have every NIC do what the manual allows and kind hardware seldom does, drawn from this seed (docs/FAULTS.md).
+    /// Budgets of scenarios that are close may break by it; messages must not.
     #[arg(long, value_name = "SEED", value_parser = seed, allow_negative_numbers = true)]
     pub unkind: Option<u64>,
     /// Take a ratio of wall times that is undecided after all its rounds for broken.
@@ -307,14 +313,15 @@ pub struct CheckArgs {
     /// Measure ratios of wall times, but break on none: for machines that others use, too.
     #[arg(long, conflicts_with = "undecided_is_broken")]
     pub wall_is_not_judged: bool,
-    /// Hold drivers to the rules of the device programmer's manual: off, report, fail or stop. Default: what the scenario says.
+    /// Hold drivers to the rules of the device programmer's manual: off, report, fail or stop. Default: what the
+    /// scenario says.
     #[arg(long, value_name = "MODE", value_parser = rule_checking)]
     pub rules: Option<RuleChecking>,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
-    /// The kernel of the guests of all scenarios: `watching`, the one that `niclab kernel build` makes. What it finds breaks a
-    /// scenario.
+    /// The kernel of the guests of all scenarios: `watching`, the one that `niclab kernel build` makes. What it finds
+    /// breaks a scenario.
     #[arg(long, value_name = "watching", value_parser = [GuestKernel::WATCHING])]
     pub kernel: Option<String>,
     /// Use no network; fail if something is missing.
@@ -336,8 +343,9 @@ pub struct ConformArgs {
     /// The cluster.
     #[command(flatten)]
     pub cluster: ClusterArgs,
-    /// How many seeds of `unkind`, `kill`, `rebind` and `combined` each, or of the case that is named with `--case`. Each seed of each
-    /// case has a boot of its own (of `unkind` not with `--one-boot`). Default: 8 of `unkind` and 2 of the others, or 1 of the case.
+    /// How many seeds of `unkind`, `kill`, `rebind` and `combined` each, or of the case that is named with `--case`.
+    /// Each seed of each case has a boot of its own (of `unkind` not with `--one-boot`). Default: 8 of `unkind` and 2
+    /// of the others, or 1 of the case.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub seeds: Option<u64>,
     /// The first seed.
@@ -358,7 +366,8 @@ pub struct ConformArgs {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
-    /// The command to run on every node, which ends with 0 where its messages passed. Default: messages over niclab's own driver.
+    /// The command to run on every node, which ends with 0 where its messages passed. Default: messages over niclab's
+    /// own driver.
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
 }
@@ -619,12 +628,13 @@ pub struct FaultArgs {
     #[arg(long, value_name = "N", group = "change",
         value_parser = clap::value_parser!(u64).range(..=niclab_spec::Faults::MAX_DELAY_NS))]
     pub delay_ns: Option<u64>,
-    /// Cut the link: no frame passes, and the guest's network interface loses its carrier. With `=false`, mend that alone.
+    /// Cut the link: no frame passes, and the guest's network interface loses its carrier. With `=false`, mend that
+    /// alone.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
         group = "change")]
     pub partition: Option<bool>,
-    /// Change a fault of the NIC itself: KEY and VALUE as below `device_faults` in a cluster file, such as `stale=0.01` or
-    /// `stale_at=[3,7]`. Can be given more than once; what is not named stays.
+    /// Change a fault of the NIC itself: KEY and VALUE as below `device_faults` in a cluster file, such as `stale=0.01`
+    /// or `stale_at=[3,7]`. Can be given more than once; what is not named stays.
     #[arg(long, value_name = "KEY=VALUE", group = "change")]
     pub device: Vec<String>,
     /// Nothing goes wrong any more, neither on the link nor in the NIC, and the link is not cut.
@@ -758,8 +768,8 @@ pub struct BenchArgs {
     /// Put an earlier run beside this one, and the ratio of each figure: what `niclab bench --json` printed.
     #[arg(long, value_name = "FILE")]
     pub baseline: Option<PathBuf>,
-    /// Fail where a count of that run, of instructions or of events, has grown by more than this many per cent, or is gone. Times
-    /// are not judged: they are of a machine.
+    /// Fail where a count of that run, of instructions or of events, has grown by more than this many per cent, or is
+    /// gone. Times are not judged: they are of a machine.
     #[arg(long, value_name = "PERCENT", requires = "baseline")]
     pub most_growth: Option<u16>,
     /// Count instructions by this valgrind. Default: the one in PATH, if there is one.

@@ -11,19 +11,20 @@ use crate::name::NameArgs;
 pub enum Tool {
     /// Check assemblies: what each promises and takes, or all that is wrong with it.
     ///
-    /// Every error names line, component and port, and the mend; docs/ASSEMBLIES.md describes the language. Exits with 1 where
-    /// one is refused.
+    /// Every error names line, component and port, and the mend; docs/ASSEMBLIES.md describes the language. Exits with
+    /// 1 where one is refused.
     Check(CheckArgs),
     /// Build the image of an assembly, which cards load.
     ///
     /// Exits with 1, and writes nothing, where the assembly is refused.
     Build(BuildArgs),
-    /// Draw an assembly: its blocks with their components and values, what joins them, what it takes and what it promises.
+    /// Draw an assembly: its blocks with their components and values, what joins them, what it takes and what it
+    /// promises.
     Show(ShowArgs),
     /// Program the cards of a cluster that is up with another assembly, while its guests go on.
     ///
-    /// The cards take it together: what is under way ends by the assembly before, and what guests send meanwhile waits. Returns
-    /// when it runs.
+    /// The cards take it together: what is under way ends by the assembly before, and what guests send meanwhile waits.
+    /// Returns when it runs.
     Load(LoadArgs),
 }
 
@@ -52,8 +53,8 @@ pub struct LoadArgs {
     /// Which cluster.
     #[command(flatten)]
     pub name: NameArgs,
-    /// A source or an image, or the name of an assembly that cards are built with. Without one, each card's own of the cluster
-    /// file.
+    /// A source or an image, or the name of an assembly that cards are built with. Without one, each card's own of the
+    /// cluster file.
     #[arg(value_name = "FILE|NAME")]
     pub assembly: Option<PathBuf>,
     /// The nodes; without this, all. Cards of different assemblies do not understand one another.

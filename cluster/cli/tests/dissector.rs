@@ -1,4 +1,5 @@
-//! Wireshark's capture engine reads a cluster live: through a pipe, and through the extcap program. Started by `ci/dissector`.
+//! Wireshark's capture engine reads a cluster live: through a pipe, and through the extcap program. Started by
+//! `ci/dissector`.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 

@@ -1,23 +1,24 @@
 //! File descriptors: how many the daemon of a cluster needs, and the limit of this process.
 //!
-//! The kernel hands a message's descriptors over only as far as the receiver's limit allows, and drops the others without
-//! an error. A daemon at its limit therefore breaks vhost-user connections in ways that name no cause, so the launcher
-//! counts before it boots anything.
+//! The kernel hands a message's descriptors over only as far as the receiver's limit allows, and drops the others
+//! without an error. A daemon at its limit therefore breaks vhost-user connections in ways that name no cause, so the
+//! launcher counts before it boots anything.
 
 use std::io;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use thiserror::Error;
 
-/// Descriptors of the daemon that belong to no node: standard streams, sockets, event descriptors of its own threads, the
-/// monitor's connections, and the files of observers.
+/// Descriptors of the daemon that belong to no node: standard streams, sockets, event descriptors of its own threads,
+/// the monitor's connections, and the files of observers.
 pub const DAEMON_BASE: u64 = 64;
 
-/// Descriptors of the daemon for each node: two listeners, two connections, and for each function its epoll, its events,
-/// the kick and call events of its queues, the BAR, and up to four regions of the guest's memory.
+/// Descriptors of the daemon for each node: two listeners, two connections, and for each function its epoll, its
+/// events, the kick and call events of its queues, the BAR, and up to four regions of the guest's memory.
 pub const DAEMON_PER_NODE: u64 = 44;
 
-/// Descriptors of the daemon for each node whose Ethernet function has several queue pairs: the relay's listener and connections.
+/// Descriptors of the daemon for each node whose Ethernet function has several queue pairs: the relay's listener and
+/// connections.
 const RELAY: u64 = 3;
 
 /// Descriptors of the daemon for each queue pair of a node but the first: two kick and two call events.
@@ -82,8 +83,8 @@ pub struct TooFewDescriptors {
     pub fit: u64,
 }
 
-/// Checks that the daemon of a cluster can open all that it needs under this hard limit. The nodes have these numbers of queue
-/// pairs.
+/// Checks that the daemon of a cluster can open all that it needs under this hard limit. The nodes have these numbers
+/// of queue pairs.
 ///
 /// # Errors
 /// [`TooFewDescriptors`].

@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 /// What goes wrong in a NIC's cluster function, whatever its model: what it does to host memory and interrupts that it
 /// must not.
 ///
-/// Each fault has a probability, drawn from the cluster's seed at each of its opportunities, and under the same name with
-/// `_at` a list of the opportunities at which it happens for certain. Opportunities are counted from 1 since the NIC was
-/// made, for each fault by itself.
+/// Each fault has a probability, drawn from the cluster's seed at each of its opportunities, and under the same name
+/// with `_at` a list of the opportunities at which it happens for certain. Opportunities are counted from 1 since the
+/// NIC was made, for each fault by itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DeviceFaults {
@@ -18,8 +18,8 @@ pub struct DeviceFaults {
     pub stale: f64,
     /// Opportunities at which `stale` happens for certain.
     pub stale_at: Vec<u64>,
-    /// Probability that the data of a write ends early, while its completion says that all is well. Opportunities: writes
-    /// with data.
+    /// Probability that the data of a write ends early, while its completion says that all is well. Opportunities:
+    /// writes with data.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub short: f64,
     /// Opportunities at which `short` happens for certain.
@@ -29,8 +29,8 @@ pub struct DeviceFaults {
     pub bad_status: f64,
     /// Opportunities at which `bad_status` happens for certain.
     pub bad_status_at: Vec<u64>,
-    /// Probability that a completion is late by `delay_ns`, and with it all that comes after it. Opportunities: completions
-    /// and writes of counts.
+    /// Probability that a completion is late by `delay_ns`, and with it all that comes after it. Opportunities:
+    /// completions and writes of counts.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub delay: f64,
     /// Opportunities at which `delay` happens for certain.
@@ -48,8 +48,9 @@ pub struct DeviceFaults {
     pub doubled_interrupt: f64,
     /// Opportunities at which `doubled_interrupt` happens for certain.
     pub doubled_interrupt_at: Vec<u64>,
-    /// Probability that a length, index, handle or count that the NIC gives its host is out of its range. Opportunities: completions,
-    /// writes of counts, events, answers and their used lengths, as far as such a value stands in them.
+    /// Probability that a length, index, handle or count that the NIC gives its host is out of its range.
+    /// Opportunities: completions, writes of counts, events, answers and their used lengths, as far as such a value
+    /// stands in them.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub invalid_value: f64,
     /// Opportunities at which `invalid_value` happens for certain.
@@ -104,7 +105,8 @@ pub struct DeviceFaultProblem {
 }
 
 impl DeviceFaults {
-    /// How late a completion is where nothing else is said: longer than a round trip, and shorter than a guest's patience.
+    /// How late a completion is where nothing else is said: longer than a round trip, and shorter than a guest's
+    /// patience.
     pub const DEFAULT_DELAY_NS: u64 = 10_000;
     /// Longest delay: a second.
     pub const MAX_DELAY_NS: u64 = 1_000_000_000;

@@ -2,8 +2,8 @@
 
 use std::error::Error;
 
-/// What went wrong with all its causes, from the outermost to the first, each said once: some of our errors quote their cause, since
-/// they are also shown alone.
+/// What went wrong with all its causes, from the outermost to the first, each said once: some of our errors quote their
+/// cause, since they are also shown alone.
 #[must_use]
 pub fn explain(error: &(dyn Error + 'static)) -> String {
     let mut said = error.to_string();

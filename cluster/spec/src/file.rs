@@ -16,7 +16,8 @@ use crate::{DeviceFaults, Faults, Forwarding, Framing, NicConfig, RuleChecking};
 pub struct ClusterFile {
     /// The cluster's name, by which the commands find it. `--name` wins over it.
     pub name: Option<String>,
-    /// How many nodes: 64 at most to boot, 4,096 to simulate. Where there are more than `node` entries, the rest are named `node0`, `node1`, by rank.
+    /// How many nodes: 64 at most to boot, 4,096 to simulate. Where there are more than `node` entries, the rest are
+    /// named `node0`, `node1`, by rank.
     #[schemars(range(min = 1, max = 4096))]
     pub nodes: Option<u32>,
     /// Nodes with names or values of their own, in the order of their ranks.
@@ -27,20 +28,22 @@ pub struct ClusterFile {
     /// Virtual CPUs of each node.
     #[schemars(range(min = 1, max = 4096))]
     pub vcpus: u32,
-    /// Queue pairs of each node's Ethernet function (docs/ETHERNET.md). Linux uses as many of them as the guest has virtual
-    /// CPUs. Live only.
+    /// Queue pairs of each node's Ethernet function (docs/ETHERNET.md). Linux uses as many of them as the guest has
+    /// virtual CPUs. Live only.
     #[serde(default = "one_pair", skip_serializing_if = "is_one_pair")]
     #[schemars(range(min = 1, max = 32))]
     pub queues: u32,
     /// Debian packages. With any, the guests get a Debian root file system that holds them.
     pub packages: Vec<String>,
-    /// A kernel of your own (bzImage), booted as it is. Its modules, the niclab driver's included, are up to you. Or `watching`: the
-    /// guests' usual one, built to find faults of drivers (docs/DRIVER.md); a file of that name is `./watching`.
+    /// A kernel of your own (bzImage), booted as it is. Its modules, the niclab driver's included, are up to you. Or
+    /// `watching`: the guests' usual one, built to find faults of drivers (docs/DRIVER.md); a file of that name is
+    /// `./watching`.
     pub kernel: Option<PathBuf>,
-    /// A root file system of your own: a raw image of erofs, squashfs or ext4, used read-only. Not together with `packages`.
+    /// A root file system of your own: a raw image of erofs, squashfs or ext4, used read-only. Not together with
+    /// `packages`.
     pub image: Option<PathBuf>,
-    /// A driver of your own for the cards, instead of niclab's: the folder of an out-of-tree module's source, which is built for the
-    /// guests' kernel, or a module `NAME.ko`.
+    /// A driver of your own for the cards, instead of niclab's: the folder of an out-of-tree module's source, which is
+    /// built for the guests' kernel, or a module `NAME.ko`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver: Option<PathBuf>,
     /// Its parameters, as in `debug=1 peer=0`.
@@ -52,7 +55,8 @@ pub struct ClusterFile {
     pub accelerator: AcceleratorChoice,
     /// How nodes come up.
     pub boot: BootChoice,
-    /// A platform profile: the name of a bundled one, or the path of a `.toml` file. Default: the one of the NIC's paper.
+    /// A platform profile: the name of a bundled one, or the path of a `.toml` file. Default: the one of the NIC's
+    /// paper.
     pub profile: Option<String>,
     /// How the switch forwards; what the profile says unless given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -60,8 +64,8 @@ pub struct ClusterFile {
     /// What is around a frame on the links; what the profile says unless given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub framing: Option<Framing>,
-    /// Programs of `niclab-perf` take turns in model time, so that a run has the simulator's to the picosecond; slower by far.
-    /// Default: in scenarios whose mode is `both`.
+    /// Programs of `niclab-perf` take turns in model time, so that a run has the simulator's to the picosecond; slower
+    /// by far. Default: in scenarios whose mode is `both`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lockstep: Option<bool>,
     /// The seed of every random choice, so that a run can be repeated.
@@ -77,8 +81,8 @@ pub struct ClusterFile {
     /// What is done where a driver breaks a rule of the device programmer's manual. Live only.
     #[serde(default, skip_serializing_if = "is_off")]
     pub rules: RuleChecking,
-    /// What happens to the other nodes when a node's guest powers off, reboots or panics, or its QEMU ends. Only for `niclab run` and
-    /// `niclab up`.
+    /// What happens to the other nodes when a node's guest powers off, reboots or panics, or its QEMU ends. Only for
+    /// `niclab run` and `niclab up`.
     #[serde(default, skip_serializing_if = "OnNodeExit::is_stop")]
     pub on_node_exit: OnNodeExit,
     /// Links to the switch. An entry without `node` changes the default for all nodes.
@@ -197,8 +201,8 @@ pub struct LinkEntry {
     /// Largest Ethernet payload, in bytes. VLAN tags do not count, two at most. Default: 1500.
     #[schemars(range(min = 256, max = 9000))]
     pub mtu_bytes: Option<u32>,
-    /// Frames that may wait at the switch for this link. Default: 65536, more than credits ever let be under way to one card,
-    /// so that messages of cards with flow control are not dropped.
+    /// Frames that may wait at the switch for this link. Default: 65536, more than credits ever let be under way to one
+    /// card, so that messages of cards with flow control are not dropped.
     #[schemars(range(min = 1, max = 1_048_576))]
     pub queue_frames: Option<u32>,
     /// What goes wrong. Default: nothing.

@@ -12,8 +12,8 @@
 //! * [`pci`] holds the numbers with which QEMU must create the cluster function.
 //! * [`descriptors`] counts the file descriptors that a daemon needs.
 //!
-//! Of the project the crate imports the models, for their registry (which there are, and what a cluster file can say of each),
-//! the form of recordings, and what guests make scripts from. So both sides can depend on it.
+//! Of the project the crate imports the models, for their registry (which there are, and what a cluster file can say of
+//! each), the form of recordings, and what guests make scripts from. So both sides can depend on it.
 
 pub mod daemon;
 pub mod descriptors;

@@ -6,7 +6,8 @@ use thiserror::Error;
 
 /// What goes wrong on a link, in both directions.
 ///
-/// Probabilities are drawn per frame from the cluster's seed, so a run can be repeated: docs/FAULTS.md says what that means.
+/// Probabilities are drawn per frame from the cluster's seed, so a run can be repeated: docs/FAULTS.md says what that
+/// means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Faults {
@@ -19,7 +20,8 @@ pub struct Faults {
     /// Probability that one bit of a frame is flipped.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub corrupt: f64,
-    /// Probability that a bit is wrong, for each bit of a frame: the longer a frame is, the more often one bit of it is flipped.
+    /// Probability that a bit is wrong, for each bit of a frame: the longer a frame is, the more often one bit of it is
+    /// flipped.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub bit_errors: f64,
     /// Probability that a frame is overtaken by the next one.

@@ -22,8 +22,8 @@ pub const STATS_VERSION: u32 = 2;
 /// The longest request line that the daemon reads, in bytes; it hangs up on a longer one.
 pub const MAX_REQUEST_BYTES: usize = 16 * 1024;
 
-/// How long a request waits for the world's lock before it is answered by [`Answer::Stuck`]. Whoever holds the lock gives it
-/// back within milliseconds.
+/// How long a request waits for the world's lock before it is answered by [`Answer::Stuck`]. Whoever holds the lock
+/// gives it back within milliseconds.
 pub const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 
 /// How long [`Request::AwaitBrokenRules`] waits.
@@ -37,14 +37,14 @@ pub enum Request {
     Heartbeat,
     /// All counters. Answered by [`Answer::Stats`].
     Stats,
-    /// All counters, and from now on latencies are counted anew, so that a later [`Request::Stats`] tells the latency of
-    /// what happened in between. The clocks of all hosts are set to the same instant of model time, at which nothing is
-    /// busy. Answered by [`Answer::Stats`].
+    /// All counters, and from now on latencies are counted anew, so that a later [`Request::Stats`] tells the latency
+    /// of what happened in between. The clocks of all hosts are set to the same instant of model time, at which nothing
+    /// is busy. Answered by [`Answer::Stats`].
     BeginMeasurement,
     /// What is connected. Answered by [`Answer::Health`].
     Health,
-    /// Watch the cluster from now on, until the asking end is shut down for writing. Answered by [`Answer::Watching`]; the
-    /// connection then carries what [`crate::watch`] says and takes no further request.
+    /// Watch the cluster from now on, until the asking end is shut down for writing. Answered by [`Answer::Watching`];
+    /// the connection then carries what [`crate::watch`] says and takes no further request.
     Watch(WatchRequest),
     /// What goes wrong on all links and in all NICs. Answered by [`Answer::Faults`].
     Faults,
@@ -76,9 +76,9 @@ pub enum Request {
         /// The new faults.
         faults: DeviceFaults,
     },
-    /// Have cards be unkind by another seed, from the same instant on: whatever is drawn from then on is what cards draw that begin
-    /// with it. What is kept back comes when it was to come. For cards that were unkind from the start. Answered by
-    /// [`Answer::Done`].
+    /// Have cards be unkind by another seed, from the same instant on: whatever is drawn from then on is what cards
+    /// draw that begin with it. What is kept back comes when it was to come. For cards that were unkind from the start.
+    /// Answered by [`Answer::Done`].
     SetUnkindSeed {
         /// The nodes, by name; all where none is named.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -91,13 +91,14 @@ pub enum Request {
         /// Whether.
         rules: RuleChecking,
     },
-    /// Tell when more rules were broken than the asker knows of. Answered by [`Answer::BrokenRules`], at the latest after
-    /// [`RULES_PATIENCE`].
+    /// Tell when more rules were broken than the asker knows of. Answered by [`Answer::BrokenRules`], at the latest
+    /// after [`RULES_PATIENCE`].
     AwaitBrokenRules {
         /// How many it knows of, of all nodes together.
         seen: u64,
     },
-    /// Keep with a broken rule where the guest was. Answered by [`Answer::Done`], though the rule is in the log no more.
+    /// Keep with a broken rule where the guest was. Answered by [`Answer::Done`], though the rule is in the log no
+    /// more.
     PlaceBrokenRule {
         /// The node, by name.
         node: String,
@@ -111,7 +112,8 @@ pub enum Request {
         /// The nodes, by name; all where none is named.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         nodes: Vec<String>,
-        /// The program, as the model's own tools write it, in hexadecimal digits. Empty: the one that each card was made with.
+        /// The program, as the model's own tools write it, in hexadecimal digits. Empty: the one that each card was
+        /// made with.
         #[serde(with = "hex::serde")]
         #[schemars(with = "String")]
         image: Vec<u8>,

@@ -23,8 +23,8 @@ pub(crate) fn is_label(name: &str) -> bool {
         && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
 }
 
-/// A cluster's name: 1 to 32 lower-case letters, digits and hyphens, of which the first is a letter and the last no hyphen.
-/// So it is one component of a path, and neither `.` nor `..`.
+/// A cluster's name: 1 to 32 lower-case letters, digits and hyphens, of which the first is a letter and the last no
+/// hyphen. So it is one component of a path, and neither `.` nor `..`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ClusterName(String);

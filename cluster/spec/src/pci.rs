@@ -12,7 +12,8 @@ pub const CLUSTER_QUEUES: u32 = 5;
 /// Entries of each virtqueue.
 pub const QUEUE_SIZE: u32 = 256;
 
-/// Most queue pairs of an Ethernet function: the vhost-user library (`vhost-user-backend` 0.24) serves 64 queues at most.
+/// Most queue pairs of an Ethernet function: the vhost-user library (`vhost-user-backend` 0.24) serves 64 queues at
+/// most.
 pub const MAX_QUEUE_PAIRS: u32 = 32;
 
 /// Bytes of device configuration space. QEMU aborts beyond 256.

@@ -1,7 +1,7 @@
 //! Platform profiles: what each crossing costs in model time.
 //!
-//! Each number is a [`Fact`]: the value, and where it comes from. A number that no source gives says whether it was fitted to a
-//! published one, or assumed. Units stand at the end of each key.
+//! Each number is a [`Fact`]: the value, and where it comes from. A number that no source gives says whether it was
+//! fitted to a published one, or assumed. Units stand at the end of each key.
 
 mod check;
 
@@ -21,10 +21,12 @@ pub struct Fact {
     pub value: u64,
     /// Where it comes from: a paper's section, a data sheet, a measurement.
     pub source: String,
-    /// For a number that no source gives and that was chosen for a published one: which, and how far off it leaves the rest.
+    /// For a number that no source gives and that was chosen for a published one: which, and how far off it leaves the
+    /// rest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fitted: Option<String>,
-    /// For a number that no source gives and that was chosen for no published one: why it is what it is, and what depends on it.
+    /// For a number that no source gives and that was chosen for no published one: why it is what it is, and what
+    /// depends on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub assumed: Option<String>,
 }
@@ -224,11 +226,12 @@ pub enum Forwarding {
     CutThrough,
     /// Once all of the frame is there.
     StoreAndForward,
-    /// There is no switch: all nodes share one wire, half duplex, as behind an Ethernet repeater, and what begins at once collides
-    /// (IEEE 802.3, clause 4). Simulated alone.
+    /// There is no switch: all nodes share one wire, half duplex, as behind an Ethernet repeater, and what begins at
+    /// once collides (IEEE 802.3, clause 4). Simulated alone.
     Repeater,
-    /// The same, of cards that do not capture the wire: who has just sent backs off so that another goes first (Ramakrishnan and Yang,
-    /// *The Ethernet capture effect: analysis and solution*, 1994; Digital's patent EP 0 632 620).
+    /// The same, of cards that do not capture the wire: who has just sent backs off so that another goes first
+    /// (Ramakrishnan and Yang, *The Ethernet capture effect: analysis and solution*, 1994; Digital's patent EP 0 632
+    /// 620).
     RepeaterWithoutCapture,
 }
 
@@ -244,11 +247,12 @@ impl Forwarding {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Framing {
-    /// Ethernet's: header, preamble, check sequence, gap, and a shortest frame. The switch goes by the header's addresses.
+    /// Ethernet's: header, preamble, check sequence, gap, and a shortest frame. The switch goes by the header's
+    /// addresses.
     #[default]
     Ethernet,
-    /// Nothing. A frame that has routing of its own leaves its Ethernet header off and is forwarded by that routing; any other
-    /// is carried with its header and forwarded by it.
+    /// Nothing. A frame that has routing of its own leaves its Ethernet header off and is forwarded by that routing;
+    /// any other is carried with its header and forwarded by it.
     Native,
 }
 
@@ -281,7 +285,8 @@ pub struct Profile {
     /// What is around a frame on the network's links, where the cluster file does not say.
     #[serde(default)]
     pub framing: Framing,
-    /// When a machine of a card has something for the next one, where the model can do either and the cluster file does not say.
+    /// When a machine of a card has something for the next one, where the model can do either and the cluster file does
+    /// not say.
     #[serde(default)]
     pub passing: Passing,
     /// The host processor.

@@ -5,8 +5,8 @@
 //! its name, is of model time; whatever stands under `wall` is of wall time. The unit is the last part of a name.
 //! A report of a simulation holds no wall time, so that the same file and seed give the same bytes.
 //!
-//! The promise: within one [`REPORT_VERSION`] no key changes its meaning, its type or its unit, and none goes away. Keys
-//! may be added; a reader skips those that it does not know.
+//! The promise: within one [`REPORT_VERSION`] no key changes its meaning, its type or its unit, and none goes away.
+//! Keys may be added; a reader skips those that it does not know.
 
 mod read;
 
@@ -106,9 +106,11 @@ pub struct WallFigures {
     pub boot_ns: u64,
     /// From the start of the commands to the end of the last one.
     pub commands_ns: u64,
-    /// What `niclab-perf` measured in the guests, in the order of ranks and of its own output. Empty for other commands.
+    /// What `niclab-perf` measured in the guests, in the order of ranks and of its own output. Empty for other
+    /// commands.
     pub results: Vec<WallResult>,
-    /// What the guests' processors did meanwhile, and while the counters were read, which is some milliseconds; by rank.
+    /// What the guests' processors did meanwhile, and while the counters were read, which is some milliseconds; by
+    /// rank.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub guests: Vec<GuestTime>,
 }
@@ -228,10 +230,12 @@ pub struct NodeFigures {
     /// The command's code; none if it did not end. Live only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<u8>,
-    /// How the command failed (its exit code or signal, and what the kernel says of that), or why it was not started. Live only.
+    /// How the command failed (its exit code or signal, and what the kernel says of that), or why it was not started.
+    /// Live only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// The last lines that the guest wrote on its console while the command ran, 10 at most, where the command failed. Live only.
+    /// The last lines that the guest wrote on its console while the command ran, 10 at most, where the command failed.
+    /// Live only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub console: Vec<String>,
     /// Messages that the host sent through the modelled NIC.
@@ -252,10 +256,12 @@ pub struct NodeFigures {
     pub spared_doorbells: u64,
     /// Rounds of polling that looked at this node. They cost wall time only.
     pub polls: u64,
-    /// Frames that this node's NIC sent and that the daemon carried by a shorter way than the general one, of `cluster.sent_frames`:
-    /// `unencoded`, as words that nobody encoded, from page to memory in one pass; `message_series`, which of these were priced together,
-    /// because their launches asked for the same; `lent`, with data that stays in the sender's memory until it is copied once. And of `ethernet.sent_frames`: `ethernet_series`, equal frames that were priced together. All give the
-    /// same counts and model time; they cost less wall time. Live only.
+    /// Frames that this node's NIC sent and that the daemon carried by a shorter way than the general one, of
+    /// `cluster.sent_frames`: `unencoded`, as words that nobody encoded, from page to memory in one pass;
+    /// `message_series`, which of these were priced together, because their launches asked for the same; `lent`, with
+    /// data that stays in the sender's memory until it is copied once. And of `ethernet.sent_frames`:
+    /// `ethernet_series`, equal frames that were priced together. All give the same counts and model time; they cost
+    /// less wall time. Live only.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub shortcuts: BTreeMap<String, u64>,
     /// Interrupts that the device raised, by cause. Those of the Ethernet function begin with `ethernet_`.
@@ -274,7 +280,8 @@ pub struct NodeFigures {
     /// The modelled NIC's ports of which anything was counted, each behind a page of its own.
     #[serde(default)]
     pub ports: Vec<PortFigures>,
-    /// What the guest's kernel added to `/proc/interrupts` for this NIC over the run: `cluster` and `ethernet`. Live only.
+    /// What the guest's kernel added to `/proc/interrupts` for this NIC over the run: `cluster` and `ethernet`. Live
+    /// only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guest_interrupts: Option<BTreeMap<String, u64>>,
     /// What only this NIC's model counts, by name: docs/DEVICE.md says what each is.
@@ -290,28 +297,32 @@ pub struct NodeFigures {
     /// The last of these faults, 64 at most, earliest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub device_fault_log: Vec<DeviceFault>,
-    /// What this node's NIC did that the manual allows and kind hardware seldom does (`unkind` of the cluster file), by kind.
+    /// What this node's NIC did that the manual allows and kind hardware seldom does (`unkind` of the cluster file), by
+    /// kind.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub unkind: BTreeMap<String, u64>,
     /// The seed of that, as it is at the end; none where the NIC is kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unkind_seed: Option<u64>,
-    /// How often the NIC was given another seed meanwhile (`set-unkind-seed` of the daemon's monitor): where this is not 0, `unkind`
-    /// counts what followed from so many seeds and one more, of which `unkind_seed` is the last. Live only.
+    /// How often the NIC was given another seed meanwhile (`set-unkind-seed` of the daemon's monitor): where this is
+    /// not 0, `unkind` counts what followed from so many seeds and one more, of which `unkind_seed` is the last. Live
+    /// only.
     #[serde(default, skip_serializing_if = "crate::workload::is_zero")]
     pub unkind_reseeds: u64,
-    /// What the guest's kernel has found, where it is one that watches (docs/DRIVER.md). A run with any fails. Live only.
+    /// What the guest's kernel has found, where it is one that watches (docs/DRIVER.md). A run with any fails. Live
+    /// only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kernel_findings: Vec<KernelFinding>,
-    /// What watched in the guest's kernel, as it was asked at the end: by these names nothing else was found. Live only.
+    /// What watched in the guest's kernel, as it was asked at the end: by these names nothing else was found. Live
+    /// only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kernel_watchers: Vec<String>,
-    /// How many rules of the device programmer's manual this node's driver and programs were checked against; none where `rules` is off.
-    /// Live only.
+    /// How many rules of the device programmer's manual this node's driver and programs were checked against; none
+    /// where `rules` is off. Live only.
     #[serde(default, skip_serializing_if = "crate::workload::is_zero")]
     pub rules_checked: u64,
-    /// Rules of the device programmer's manual that this node's driver or programs broke, by name (docs/RULES.md), where cards look
-    /// for it: since the daemon started, so that loading the driver is part of it. Live only.
+    /// Rules of the device programmer's manual that this node's driver or programs broke, by name (docs/RULES.md),
+    /// where cards look for it: since the daemon started, so that loading the driver is part of it. Live only.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub broken_rules: BTreeMap<String, u64>,
     /// The last of these, 64 at most, earliest first; of one rule the first 16.
@@ -338,8 +349,8 @@ pub struct NodeFigures {
 /// What a guest's kernel has found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KernelFinding {
-    /// `kasan`, `kcsan`, `ubsan`, `lockdep`, `atomic-sleep`, `kmemleak`, `dma-debug`, `debug-objects`, `list`, `refcount`, `slub`,
-    /// `page`, `warning`, `bug`, `oops`; `not-watching` where a watcher was off.
+    /// `kasan`, `kcsan`, `ubsan`, `lockdep`, `atomic-sleep`, `kmemleak`, `dma-debug`, `debug-objects`, `list`,
+    /// `refcount`, `slub`, `page`, `warning`, `bug`, `oops`; `not-watching` where a watcher was off.
     pub kind: String,
     /// The kernel's own first words.
     pub title: String,
@@ -406,8 +417,9 @@ pub struct BrokenRule {
     pub wall_since_start_ns: u64,
     /// What the node did before, the last eight operations, earliest first.
     pub operations: Vec<String>,
-    /// Where the guest's processors were when the launcher had heard of it, and the guest stood still or not: function, file and line of
-    /// its own driver, as near as can be said. Of the first time that a node breaks a rule, where QEMU told.
+    /// Where the guest's processors were when the launcher had heard of it, and the guest stood still or not: function,
+    /// file and line of its own driver, as near as can be said. Of the first time that a node breaks a rule, where QEMU
+    /// told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guest_at: Option<String>,
 }
@@ -567,8 +579,8 @@ pub fn parts<'a>(
     nodes.iter().flat_map(NodeFigures::ledgers).flat_map(|(_, ledger)| ledger).chain(&fabric.ledger)
 }
 
-/// The sum of ledgers, kind by kind, sorted by the names of the kinds. Wraps as the devices' counters do, so that a sum is
-/// the sum of its parts whatever the numbers.
+/// The sum of ledgers, kind by kind, sorted by the names of the kinds. Wraps as the devices' counters do, so that a sum
+/// is the sum of its parts whatever the numbers.
 #[must_use]
 pub fn sum_of<'a>(entries: impl IntoIterator<Item = &'a LedgerEntry>) -> Vec<LedgerEntry> {
     let mut sums: BTreeMap<&str, LedgerEntry> = BTreeMap::new();

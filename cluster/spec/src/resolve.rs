@@ -75,7 +75,8 @@ impl GuestKernel {
     /// What the cluster file and the command line call [`Self::Watching`].
     pub const WATCHING: &str = "watching";
 
-    /// How many times as long guests may take for anything: all that is watched is emulated as well. The one factor for it.
+    /// How many times as long guests may take for anything: all that is watched is emulated as well. The one factor for
+    /// it.
     #[must_use]
     pub const fn patience(&self) -> u32 {
         match self {
@@ -173,8 +174,8 @@ impl Node {
         self.nic.model.has(FEATURE_RINGS)
     }
 
-    /// The address of the card's own interface: 10.79.0.1 for rank 0, another network than the Ethernet functions', so that
-    /// the address says which way packets go.
+    /// The address of the card's own interface: 10.79.0.1 for rank 0, another network than the Ethernet functions', so
+    /// that the address says which way packets go.
     #[must_use]
     pub fn nic_address(&self) -> Option<Ipv4Addr> {
         let host = u32::from(self.rank) + 1;

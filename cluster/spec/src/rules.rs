@@ -1,5 +1,5 @@
-//! Whether cards look for broken rules while guests run. What the rules are is [`niclab_abi::rules`], from the device programmer's
-//! manual.
+//! Whether cards look for broken rules while guests run. What the rules are is [`niclab_abi::rules`], from the device
+//! programmer's manual.
 
 pub use niclab_abi::rules::{Check, Rule, SECTIONS, all, rule, section_title};
 use schemars::JsonSchema;

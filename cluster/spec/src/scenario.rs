@@ -16,8 +16,8 @@
 //! exact = 1
 //! ```
 //!
-//! Counts and model time are exact, so a budget on them is sharp on any machine. Wall time is never held to a number: only
-//! its ratio to a baseline of the same boot, measured in turns ([`Ratio`]).
+//! Counts and model time are exact, so a budget on them is sharp on any machine. Wall time is never held to a number:
+//! only its ratio to a baseline of the same boot, measured in turns ([`Ratio`]).
 
 use std::path::PathBuf;
 
@@ -117,7 +117,8 @@ impl Per {
     }
 }
 
-/// A ratio of wall times: a baseline's over the workload's, so that more is better. Both run in the same boot, in turns.
+/// A ratio of wall times: a baseline's over the workload's, so that more is better. Both run in the same boot, in
+/// turns.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Ratio {
@@ -125,8 +126,8 @@ pub struct Ratio {
     pub baseline: Baseline,
     /// The least ratio that must hold with the stated confidence.
     pub at_least: f64,
-    /// How sure the answer must be, of 1: a median ratio that is above the limit is called broken, and one below it held, with a
-    /// probability of at most 1 less this, however many rounds it takes.
+    /// How sure the answer must be, of 1: a median ratio that is above the limit is called broken, and one below it
+    /// held, with a probability of at most 1 less this, however many rounds it takes.
     #[serde(default = "usual_confidence")]
     pub confidence: f64,
     /// The most turns. They end as soon as the answer is sure enough; where it never is, it is `undecided`.
@@ -430,8 +431,8 @@ fn wrong_ratio(ratio: &Ratio, file: &ScenarioFile) -> Option<ProblemText> {
     None
 }
 
-/// How sure so many rounds can be, where all are on one side of the limit: the stake of `niclab check`'s sequential test
-/// is then multiplied by (2^(n + 1) - 1) / (n + 1).
+/// How sure so many rounds can be, where all are on one side of the limit: the stake of `niclab check`'s sequential
+/// test is then multiplied by (2^(n + 1) - 1) / (n + 1).
 fn possible_confidence(rounds: u32) -> f64 {
     let tosses = f64::from(rounds) + 1.0;
     1.0 - tosses / (tosses.exp2() - 1.0)

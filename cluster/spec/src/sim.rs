@@ -48,7 +48,8 @@ pub struct SimConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SimHandOver {
-    /// Model time at which it begins, in picoseconds from when the measured part does. Later ones wait until those before are over.
+    /// Model time at which it begins, in picoseconds from when the measured part does. Later ones wait until those
+    /// before are over.
     pub model_time_ps: u64,
     /// The program, as the model's own tools write it, in hexadecimal digits.
     #[serde(with = "hex::serde")]
@@ -138,8 +139,8 @@ impl SimConfig {
         nodes.map(|node| WorkloadNode { nic: &node.nic, mtu_bytes: node.link.mtu_bytes }).collect()
     }
 
-    /// All that programs make their scripts from, simulated and live: the workload, what was [recorded](Self::recorded) for it,
-    /// and what of the cards matters to them.
+    /// All that programs make their scripts from, simulated and live: the workload, what was [recorded](Self::recorded)
+    /// for it, and what of the cards matters to them.
     pub fn programs(&self, recorded: Vec<Recorded>) -> niclab_workloads::Workload {
         let Workload { count, warmup, interrupt_every, slices, .. } = self.workload;
         let limits: Vec<Limits> = self.nodes.iter().map(|node| node.nic.limits()).collect();
@@ -209,8 +210,8 @@ impl SimConfig {
         self.nodes.iter().map(|node| u64::from(node.link.queue_frames)).min().unwrap_or(0)
     }
 
-    /// Whether the switch has room for all that cards have under way: each message is one frame, and each may have a frame of flow
-    /// control or acknowledgement beside it.
+    /// Whether the switch has room for all that cards have under way: each message is one frame, and each may have a
+    /// frame of flow control or acknowledgement beside it.
     #[must_use]
     pub fn has_deep_queues(&self) -> bool {
         let max_under_way = u64::from(self.workload.slices) * u64::from(Workload::MAX_PORTS);

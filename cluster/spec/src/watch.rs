@@ -1,7 +1,8 @@
 //! Watching a running cluster: what can be asked for, and how the answer travels over the monitor's connection.
 //!
-//! The daemon writes no file. It sends the bytes of one in chunks, each a length of 32 bits, lowest byte first, and so many
-//! bytes; a chunk of no bytes is the last. A connection that ends without it was broken, and the file is not whole.
+//! The daemon writes no file. It sends the bytes of one in chunks, each a length of 32 bits, lowest byte first, and so
+//! many bytes; a chunk of no bytes is the last. A connection that ends without it was broken, and the file is not
+//! whole.
 
 use std::io::{self, Read, Write};
 
@@ -35,8 +36,8 @@ pub struct WatchRequest {
     /// End after so many messages. A frame of an Ethernet function is one too, but in a recording.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub messages: Option<u64>,
-    /// Send each entry as it comes, for a reader that shows it at once. A capture is then in the order in which the daemon saw
-    /// the frames.
+    /// Send each entry as it comes, for a reader that shows it at once. A capture is then in the order in which the
+    /// daemon saw the frames.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub live: bool,
 }
@@ -98,7 +99,8 @@ impl<W: Write> Write for ChunkWriter<W> {
     }
 }
 
-/// Reads a file that comes in chunks. Ends with the last of them, and with an error where the connection ends before it.
+/// Reads a file that comes in chunks. Ends with the last of them, and with an error where the connection ends before
+/// it.
 #[derive(Debug)]
 pub struct ChunkReader<R: Read> {
     input: R,

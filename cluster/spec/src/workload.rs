@@ -23,8 +23,8 @@ pub struct Workload {
     /// Which function of the card carries the messages.
     #[serde(default)]
     pub function: Function,
-    /// Payload of a message, in bytes: at most, and a multiple of, what the NIC's model carries; the Ethernet function carries any
-    /// number that fits the MTU behind its headers. `random` draws each message's size, at most this.
+    /// Payload of a message, in bytes: at most, and a multiple of, what the NIC's model carries; the Ethernet function
+    /// carries any number that fits the MTU behind its headers. `random` draws each message's size, at most this.
     #[serde(default = "default_message_bytes")]
     pub message_bytes: u32,
     /// Measured messages: round trips of a ping-pong pair, else what a sender sends to each of its partners (`random`:
@@ -38,26 +38,28 @@ pub struct Workload {
     /// Each n-th message interrupts its receiver, counted from 1 in each direction; 0: none does.
     #[serde(default)]
     pub interrupt_every: u64,
-    /// Behind each n-th message its sender sends a datagram of ordinary networking, as long as a frame, over the same rings to the
-    /// same node, where the NIC has rings; 0: never. Simulated alone.
+    /// Behind each n-th message its sender sends a datagram of ordinary networking, as long as a frame, over the same
+    /// rings to the same node, where the NIC has rings; 0: never. Simulated alone.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub datagram_every: u64,
-    /// Slices of each receive queue, shared equally by those who send to it, or events of each event queue: a power of two.
+    /// Slices of each receive queue, shared equally by those who send to it, or events of each event queue: a power of
+    /// two.
     #[serde(default = "default_slices")]
     #[schemars(range(min = 8, max = 4096))]
     pub slices: u32,
     /// How programs receive, where the NIC has lists of posted receives, or memory that others may write.
     #[serde(default, skip_serializing_if = "Receive::is_posted")]
     pub receive: Receive,
-    /// Partners of each node, of `neighbour-exchange` and `random`. Default: 2, or all other nodes where they are fewer.
+    /// Partners of each node, of `neighbour-exchange` and `random`. Default: 2, or all other nodes where they are
+    /// fewer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub neighbours: Option<u32>,
     /// Rank of the node that everybody sends to, of `incast`. Default: 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receiver: Option<u32>,
-    /// The recording of a run, of `replay`, seen from the folder of the file that names it; `niclab run --record` writes
-    /// one, docs/SIMULATOR.md has its form.
+    /// The recording of a run, of `replay`, seen from the folder of the file that names it; `niclab run --record`
+    /// writes one, docs/SIMULATOR.md has its form.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recording: Option<PathBuf>,
     /// How the stack's TCP behaves, of `function = "tcp"`.
@@ -71,13 +73,14 @@ pub struct Workload {
 pub struct TcpTerms {
     /// Whether a segment that is not full waits while another is unacknowledged (Nagle, RFC 896).
     pub nagle: bool,
-    /// Whether acknowledgements wait for a second full segment, for an answer to ride on, or for 200 ms (RFC 1122, 4.2.3.2).
+    /// Whether acknowledgements wait for a second full segment, for an answer to ride on, or for 200 ms (RFC 1122,
+    /// 4.2.3.2).
     pub delayed_acks: bool,
     /// Bytes that may be under way to a receiver, which has a buffer of so many.
     #[schemars(range(min = 4096, max = 65535))]
     pub window_bytes: u32,
-    /// Whether the processor drives each transfer of the card and waits for it, as an earlier driver of the 3C905 did; else the card
-    /// walks descriptors by itself.
+    /// Whether the processor drives each transfer of the card and waits for it, as an earlier driver of the 3C905 did;
+    /// else the card walks descriptors by itself.
     pub cpu_driven: bool,
 }
 
@@ -115,11 +118,11 @@ pub enum WorkloadKind {
     Incast,
     /// Every node sends messages of random sizes to random ones of its partners, who are random too.
     Random,
-    /// The cards of all nodes add what every node has, 64-bit integers, each time that all have asked; without bytes they wait for
-    /// each other. A message is one such request; what cards say to one another for it is none.
+    /// The cards of all nodes add what every node has, 64-bit integers, each time that all have asked; without bytes
+    /// they wait for each other. A message is one such request; what cards say to one another for it is none.
     Reduce,
-    /// Every node sends to a peripheral of the next node that has one, and gets each message back before it sends another. A peripheral
-    /// is a card beside the NIC that needs no host: what the NIC's table gives a port of.
+    /// Every node sends to a peripheral of the next node that has one, and gets each message back before it sends
+    /// another. A peripheral is a card beside the NIC that needs no host: what the NIC's table gives a port of.
     Echo,
     /// Every node sends what a recorded run sent, no earlier than that did.
     Replay,
@@ -171,7 +174,8 @@ pub enum Receive {
     Unexpected,
     /// Messages are announced by puts without data, and the receiver gets them.
     Get,
-    /// Of a ping-pong over channels: messages are memory that the receiver has exposed, and a short one says that it is there.
+    /// Of a ping-pong over channels: messages are memory that the receiver has exposed, and a short one says that it is
+    /// there.
     Exposed,
 }
 
@@ -227,8 +231,8 @@ pub enum Function {
     Cluster,
     /// The Ethernet function, a conventional NIC: descriptors, DMA, an interrupt for each notification, copies.
     Ethernet,
-    /// TCP over the Ethernet function: streams of segments, with a stack's computing as the profile prices it. Simulated alone: in
-    /// guests, programs open sockets of their own.
+    /// TCP over the Ethernet function: streams of segments, with a stack's computing as the profile prices it.
+    /// Simulated alone: in guests, programs open sockets of their own.
     Tcp,
 }
 
@@ -607,7 +611,8 @@ impl Problems {
 }
 
 impl Source {
-    /// What of `workload`, which stands in the table `path` of this text, is impossible on `cluster`, each with its place.
+    /// What of `workload`, which stands in the table `path` of this text, is impossible on `cluster`, each with its
+    /// place.
     #[must_use]
     pub fn workload_problems(&self, path: &str, workload: &Workload, cluster: &Cluster) -> Vec<Problem> {
         let nodes: Vec<WorkloadNode<'_>> = cluster

@@ -22,8 +22,8 @@ use crate::{
 /// The most output that is kept of a command; more than any of the benchmarks prints.
 const MAX_OUTPUT_BYTES: usize = 1 << 20;
 
-/// The numbers of commands in [`Event::CommandOver`]. No two runs share one: after a failure, commands that were not waited for end
-/// in the time of the next run. `niclab run` numbers its commands by rank, below these.
+/// The numbers of commands in [`Event::CommandOver`]. No two runs share one: after a failure, commands that were not
+/// waited for end in the time of the next run. `niclab run` numbers its commands by rank, below these.
 static NEXT_NUMBER: AtomicUsize = AtomicUsize::new(1 << 20);
 
 /// A command did not give a result.
@@ -129,7 +129,8 @@ pub fn run(running: &mut RunningCluster, commands: &[NodeCommand], limit: Durati
     outputs(running, commands, codes, threads)
 }
 
-/// As [`run`], the same command on every node that has not ended. What each printed, by rank; none of a node that has ended.
+/// As [`run`], the same command on every node that has not ended. What each printed, by rank; none of a node that has
+/// ended.
 ///
 /// # Errors
 /// As [`run`].

@@ -16,10 +16,11 @@ use crate::{
 /// More of what a guest says of a driver that it refuses is of no use.
 const MOST_SAID_BYTES: usize = 16 * 1024;
 
-/// What a guest does with a module on its standard input. `$1` is its name, `$2` what it needs; the rest is for the module. What the
-/// kernel has to say goes to standard error.
+/// What a guest does with a module on its standard input. `$1` is its name, `$2` what it needs; the rest is for the
+/// module. What the kernel has to say goes to standard error.
 ///
-/// A card that is plugged in comes a moment later, and a driver may be asked for it behind its own start, so both are waited for.
+/// A card that is plugged in comes a moment later, and a driver may be asked for it behind its own start, so both are
+/// waited for.
 const LOAD: &str = r#"
 name=$1 depends=$2
 shift 2

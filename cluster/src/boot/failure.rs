@@ -188,8 +188,8 @@ impl Failure {
         }
     }
 
-    /// The failure with what ran out on the host since the counters were read, if anything did. Failures that are the guests' or
-    /// the user's own stay as they are.
+    /// The failure with what ran out on the host since the counters were read, if anything did. Failures that are the
+    /// guests' or the user's own stay as they are.
     #[must_use]
     pub fn explained_by(self, before: &HostCounters) -> Self {
         let is_of_host = matches!(

@@ -125,7 +125,8 @@ fn drivers(args: &ClusterArgs, file: &mut ClusterFile, source: &mut Source) -> R
     Ok(())
 }
 
-/// Builds what is missing, templates included, and makes the plan of a cluster of this name. Nothing of the cluster is started.
+/// Builds what is missing, templates included, and makes the plan of a cluster of this name. Nothing of the cluster is
+/// started.
 ///
 /// # Errors
 /// A part cannot be built, or the host's limits are too low for so many nodes; the message says how to fix that.
@@ -227,8 +228,8 @@ fn own_kernel(cluster: &Cluster) -> Result<Option<OwnKernel>> {
     }
 }
 
-/// Builds the driver in this folder for the guests' kernel, or for the one that the arguments name, and writes module, header and
-/// compile commands into a folder. Gives the paths of the files.
+/// Builds the driver in this folder for the guests' kernel, or for the one that the arguments name, and writes module,
+/// header and compile commands into a folder. Gives the paths of the files.
 ///
 /// # Errors
 /// The driver does not build, or a file cannot be written.
@@ -338,8 +339,8 @@ fn own_drivers(
 fn shareable(folder: &Path) -> Option<PathBuf> {
     let covered = |guest: &str| {
         let guest = Path::new(guest);
-        // A folder below /tmp, /root or /var may be shared. One of these folders itself, one above them, or one of the system
-        // must not be: it would cover what the guest has there.
+        // A folder below /tmp, /root or /var may be shared. One of these folders itself, one above them, or one of the
+        // system must not be: it would cover what the guest has there.
         let may_hold_work = ["/tmp", "/root", "/var", "/run"].iter().any(|path| guest == Path::new(path));
         guest.starts_with(folder) || (folder.starts_with(guest) && !may_hold_work)
     };

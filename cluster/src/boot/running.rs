@@ -72,7 +72,8 @@ const HEALTH_INTERVAL: Duration = Duration::from_millis(50);
 /// How long a guest that answers may take to say how healthy it is.
 const HEALTH_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How many guests for each core of the host are restored at a time. More than one, because each waits for its host now and then.
+/// How many guests for each core of the host are restored at a time. More than one, because each waits for its host now
+/// and then.
 const RESTORED_AT_ONCE_PER_CORE: usize = 2;
 
 /// How long guests may take to write back and switch off before QEMU is told to quit.
@@ -303,9 +304,9 @@ impl RunningCluster {
         Ok(())
     }
 
-    /// Starts guests in the order of their ranks, up to the first whose memory is not there yet. Of those that are restored, only
-    /// so many are on their way at a time: each is busy until it is healthy, and where many share a core, what they wait for
-    /// comes late and is looked for many times.
+    /// Starts guests in the order of their ranks, up to the first whose memory is not there yet. Of those that are
+    /// restored, only so many are on their way at a time: each is busy until it is healthy, and where many share a
+    /// core, what they wait for comes late and is looked for many times.
     fn start_guests(
         &mut self,
         memories: &mut [Option<GuestMemory>],
@@ -438,7 +439,8 @@ impl RunningCluster {
         &self.ended_nodes
     }
 
-    /// The failure, with what ran out on the host, and the folder in which the consoles of all nodes are kept from now on.
+    /// The failure, with what ran out on the host, and the folder in which the consoles of all nodes are kept from now
+    /// on.
     pub fn with_consoles(&mut self, failure: Failure) -> Failure {
         if failure.is_asked_for() {
             return failure;
@@ -450,7 +452,8 @@ impl RunningCluster {
         }
     }
 
-    /// Keeps the consoles of all nodes beyond the end of the cluster, once, and gives their folder. Where that fails, a warning says why.
+    /// Keeps the consoles of all nodes beyond the end of the cluster, once, and gives their folder. Where that fails, a
+    /// warning says why.
     pub fn keep_consoles(&mut self) -> Option<PathBuf> {
         if self.kept.is_none() {
             let consoles = self.plan.nodes.iter().map(|node| (node.name.as_str(), node.console.as_path()));
@@ -549,8 +552,8 @@ impl RunningCluster {
         self.agents.get(rank)?.as_ref()
     }
 
-    /// A guest that was reset begins anew: its agent is of no more use, and is looked for again. [`Event::Healthy`] tells that the
-    /// guest is its node as before, with its driver loaded; [`Self::adopt`] is for whoever hears it.
+    /// A guest that was reset begins anew: its agent is of no more use, and is looked for again. [`Event::Healthy`]
+    /// tells that the guest is its node as before, with its driver loaded; [`Self::adopt`] is for whoever hears it.
     pub fn await_rebooted(&mut self, rank: usize, deadline: Instant) {
         let (Some(slot), Some(node)) = (self.agents.get_mut(rank), self.plan.nodes.get(rank)) else { return };
         *slot = None;

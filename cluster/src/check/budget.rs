@@ -284,8 +284,8 @@ pub fn differences(one: &Report, other: &Report) -> Vec<Verdict> {
     verdicts
 }
 
-/// The ledgers of one node in two runs, with its name in the first: its NIC's, and those of its peripherals, by place and name. Empty
-/// where only the other run has it.
+/// The ledgers of one node in two runs, with its name in the first: its NIC's, and those of its peripherals, by place
+/// and name. Empty where only the other run has it.
 fn ledgers<'a>(
     one: &'a NodeFigures,
     other: &'a NodeFigures,

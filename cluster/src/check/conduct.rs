@@ -1,8 +1,8 @@
-//! Synchronises benchmarks in guests: all wait for each other at every cue, and the counters are read there, so that nothing
-//! but the benchmark's own messages lies between two readings.
+//! Synchronises benchmarks in guests: all wait for each other at every cue, and the counters are read there, so that
+//! nothing but the benchmark's own messages lies between two readings.
 //!
-//! A conducted `niclab-perf` stops at each cue, a line on its standard error, until a line comes on its standard input. Its
-//! cues are those of `guest-driver/tools/src/cue.rs`.
+//! A conducted `niclab-perf` stops at each cue, a line on its standard error, until a line comes on its standard input.
+//! Its cues are those of `guest-driver/tools/src/cue.rs`.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc::Sender},
@@ -77,8 +77,9 @@ struct Participant {
     sender: OnceLock<CommandSender>,
 }
 
-/// Runs the same benchmark on every node, each with these bytes on its standard input before the answers to its cues; they fit
-/// into a [window](niclab_agent::message::WINDOW_BYTES). `at_cue` is called when all that run stopped at the same cue.
+/// Runs the same benchmark on every node, each with these bytes on its standard input before the answers to its cues;
+/// they fit into a [window](niclab_agent::message::WINDOW_BYTES). `at_cue` is called when all that run stopped at the
+/// same cue.
 ///
 /// # Errors
 /// [`Failure`] when the cluster ends or `limit` passes, [`ConductError`], or what `at_cue` says.

@@ -102,8 +102,8 @@ impl LiveCluster {
         Ok(Report { workload: Some(self.workload.clone()), ..report })
     }
 
-    /// Runs the benchmark of the library that does what the workload does, a ping-pong or a stream, with more arguments: over
-    /// TCP, say.
+    /// Runs the benchmark of the library that does what the workload does, a ping-pong or a stream, with more
+    /// arguments: over TCP, say.
     ///
     /// # Errors
     /// As [`Self::measure`].
@@ -112,8 +112,8 @@ impl LiveCluster {
         self.perform(&command)
     }
 
-    /// Runs this command on every node: a `niclab-perf` that is conducted, or what has its cues and its report. What is reported
-    /// lies between the cues.
+    /// Runs this command on every node: a `niclab-perf` that is conducted, or what has its cues and its report. What is
+    /// reported lies between the cues.
     ///
     /// # Errors
     /// As [`Self::measure`].

@@ -1,7 +1,8 @@
 //! `niclab check`: runs scenarios, live or simulated, and holds their reports to budgets.
 //!
 //! * [`budget`] judges a report, and compares two; it runs nothing;
-//! * [`live`] runs workloads in guests, which [`conduct`] synchronises; [`crate::programs::simulator`] runs simulations;
+//! * [`live`] runs workloads in guests, which [`conduct`] synchronises; [`crate::programs::simulator`] runs
+//!   simulations;
 //! * [`ratio`] compares wall times with a baseline's, in turns, for as long as [`sequence`] takes to decide;
 //! * [`junit`] writes the verdicts for CI servers.
 
@@ -60,8 +61,8 @@ pub struct Checked {
 /// What runs a simulation.
 pub type Simulate<'a> = dyn FnMut(&SimConfig) -> Result<Report> + 'a;
 
-/// Checks one scenario; `simulate` runs simulations, and guests are booted where it wants some, with their drivers held to `rules`, or
-/// as the scenario says.
+/// Checks one scenario; `simulate` runs simulations, and guests are booted where it wants some, with their drivers held
+/// to `rules`, or as the scenario says.
 ///
 /// # Errors
 /// Only where a signal asks niclab to end.

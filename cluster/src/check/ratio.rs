@@ -18,8 +18,8 @@ const TCP: &[&str] = &["--transport", "tcp"];
 /// What such a verdict is of.
 pub const SUBJECT: &str = "live: wall time, tcp over the modelled NIC";
 
-/// Measures both in turns until the median ratio is below or above the limit with the confidence asked for, or the rounds
-/// are used up.
+/// Measures both in turns until the median ratio is below or above the limit with the confidence asked for, or the
+/// rounds are used up.
 ///
 /// # Errors
 /// When a run fails or measures nothing.

@@ -1,17 +1,17 @@
 //! Decides in sequence whether the median of a stream of values is below or above a limit.
 //!
-//! After each value there is a confidence interval of the median, and all of them hold together: whoever looks after each
-//! value, and stops as soon as the limit is outside, is wrong no more often than by the stated chance. A test for a fixed
-//! number of values does not bear such looks.
+//! After each value there is a confidence interval of the median, and all of them hold together: whoever looks after
+//! each value, and stops as soon as the limit is outside, is wrong no more often than by the stated chance. A test for
+//! a fixed number of values does not bear such looks.
 //!
-//! The number of values below a median is a game of heads and tails. Betting on more heads than tails, with the share of
-//! heads spread evenly over 1/2 to 1, multiplies the stake by [`evidence`]; by Ville's inequality it ever reaches
+//! The number of values below a median is a game of heads and tails. Betting on more heads than tails, with the share
+//! of heads spread evenly over 1/2 to 1, multiplies the stake by [`evidence`]; by Ville's inequality it ever reaches
 //! `1 / chance` with at most that chance (Robbins, "Statistical methods related to the law of the iterated logarithm",
-//! Ann. Math. Stat. 41 (1970); Howard and Ramdas, "Sequential estimation of quantiles with applications to A/B testing and
-//! best-arm identification", Bernoulli 28 (2022)). Nothing is assumed of the values' distribution, and they need not have one
-//! in common; but each value must be as likely below the median as above, whatever came before it. A disturbance that
-//! slows either side is fine, one that slows the same side for many rounds on end is not: no median can tell it from a
-//! slower program.
+//! Ann. Math. Stat. 41 (1970); Howard and Ramdas, "Sequential estimation of quantiles with applications to A/B testing
+//! and best-arm identification", Bernoulli 28 (2022)). Nothing is assumed of the values' distribution, and they need
+//! not have one in common; but each value must be as likely below the median as above, whatever came before it. A
+//! disturbance that slows either side is fine, one that slows the same side for many rounds on end is not: no median
+//! can tell it from a slower program.
 
 use std::cmp::Ordering;
 
@@ -75,7 +75,8 @@ impl Sequence {
         self.sorted.get(self.len() / 2).copied()
     }
 
-    /// Lower and upper bound of the true median, each with the confidence asked for; none where there are too few values.
+    /// Lower and upper bound of the true median, each with the confidence asked for; none where there are too few
+    /// values.
     #[must_use]
     pub fn interval(&self) -> (Option<f64>, Option<f64>) {
         let lower = self.len().checked_sub(self.critical).and_then(|index| self.sorted.get(index));
@@ -84,8 +85,8 @@ impl Sequence {
     }
 }
 
-/// By how much a stake of 1 was multiplied when `heads` of `values` fell: the mean of `2^n q^k (1 - q)^(n - k)` over `q`
-/// from 1/2 to 1, which is the sum of `C(n + 1, j)` over `j` to `k`, over `(n + 1) C(n, k)`.
+/// By how much a stake of 1 was multiplied when `heads` of `values` fell: the mean of `2^n q^k (1 - q)^(n - k)` over
+/// `q` from 1/2 to 1, which is the sum of `C(n + 1, j)` over `j` to `k`, over `(n + 1) C(n, k)`.
 #[expect(clippy::cast_precision_loss, reason = "at most 1000 rounds")]
 fn evidence(values: usize, heads: usize) -> f64 {
     let tosses = values as f64 + 1.0;
@@ -175,8 +176,8 @@ mod tests {
         }
     }
 
-    /// What a machine does to the rounds. A quiet round is off by up to a tenth; a disturbed side is slower by a factor of 1
-    /// to 20.
+    /// What a machine does to the rounds. A quiet round is off by up to a tenth; a disturbed side is slower by a factor
+    /// of 1 to 20.
     #[derive(Clone, Copy, Debug)]
     enum Machine {
         /// Half of the rounds are disturbed, both sides by factors of their own, evenly spread over their logarithms.
@@ -226,8 +227,8 @@ mod tests {
     const RUNS: u64 = 10_000;
     const MAX_ROUNDS: usize = 100;
 
-    /// Of [`RUNS`] gates with the usual confidence and bound: how many found a true ratio of so many times the limit below
-    /// it, and above it.
+    /// Of [`RUNS`] gates with the usual confidence and bound: how many found a true ratio of so many times the limit
+    /// below it, and above it.
     fn decisions(machine: Machine, times_limit: f64) -> [u64; 2] {
         let mut decided = [0, 0];
         for seed in 0..RUNS {

@@ -7,8 +7,8 @@ use serde::Serialize;
 struct Fault {
     /// Its key.
     key: &'static str,
-    /// Whether the manual lets programs go on as if nothing were wrong (docs/FAULTS.md: what costs time alone). Of the others a
-    /// program may see that something is lost.
+    /// Whether the manual lets programs go on as if nothing were wrong (docs/FAULTS.md: what costs time alone). Of the
+    /// others a program may see that something is lost.
     is_only_late: bool,
     /// Has it happen, so often that a command of a second meets it.
     set: fn(&mut DeviceFaults),
@@ -33,7 +33,8 @@ const INVALID_VALUE: usize = 6;
 /// Seeds in a default run of each case whose moments are drawn anew for each seed.
 const DRAWN: u64 = 2;
 
-/// What is done once more with guests whose kernel watches, where all is slower: each of what leads a driver to other places.
+/// What is done once more with guests whose kernel watches, where all is slower: each of what leads a driver to other
+/// places.
 const WATCHED: [Kind; 8] = [
     Kind::Plain,
     Kind::Rebind,
@@ -107,7 +108,8 @@ impl Kind {
         matches!(self, Self::Unkind | Self::Combined)
     }
 
-    /// How many seeds a run of all cases has for it: as many as are asked for, where what happens follows from the seed.
+    /// How many seeds a run of all cases has for it: as many as are asked for, where what happens follows from the
+    /// seed.
     fn seeds(self, asked: Option<u64>) -> u64 {
         match self {
             Self::Unkind => asked.unwrap_or(DEFAULT_SEEDS),

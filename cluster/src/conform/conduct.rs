@@ -1,6 +1,6 @@
-//! What is done in each case, moment by moment. What is drawn follows from the case's seed. A moment is the n-th thing that a card
-//! does for its driver (a message sent or received, an event). So the same seed meets the same program at about the same place, on a
-//! slow machine, too, and no moment comes before the program has begun.
+//! What is done in each case, moment by moment. What is drawn follows from the case's seed. A moment is the n-th thing
+//! that a card does for its driver (a message sent or received, an event). So the same seed meets the same program at
+//! about the same place, on a slow machine, too, and no moment comes before the program has begun.
 
 use std::time::{Duration, Instant};
 
@@ -28,8 +28,8 @@ const TRIES: u32 = 4;
 /// The longest time for which a card has no driver while the other nodes' programs go on.
 const TAKEN_AWAY: Duration = Duration::from_millis(250);
 
-/// How long a program may go on whose peer was killed, whose driver is gone or whose card is faulty: then it is killed, too. Nothing
-/// is judged of it but that it can be.
+/// How long a program may go on whose peer was killed, whose driver is gone or whose card is faulty: then it is killed,
+/// too. Nothing is judged of it but that it can be.
 const LEFT_ALONE: Duration = Duration::from_secs(2);
 
 /// How long programs may run over a faulty card.
@@ -86,9 +86,9 @@ impl<'l, 'r, 'c> Conduct<'l, 'r, 'c> {
         (self.did, result)
     }
 
-    /// One of several seeds in the same boot: the command over drivers that begin with it. A later one is given to the cards while they
-    /// have none, so that each driver meets it from its first request on, as one that is loaded; the last of a seed is what
-    /// its driver does when it goes.
+    /// One of several seeds in the same boot: the command over drivers that begin with it. A later one is given to the
+    /// cards while they have none, so that each driver meets it from its first request on, as one that is loaded; the
+    /// last of a seed is what its driver does when it goes.
     pub fn one_of_several(mut self, seed: u64, is_later: bool) -> Result<(), Trouble> {
         let all: Vec<usize> = (0..self.lab.nodes()).collect();
         if is_later {
@@ -132,7 +132,8 @@ impl<'l, 'r, 'c> Conduct<'l, 'r, 'c> {
         self.random.below(u32::try_from(self.lab.nodes()).unwrap_or(u32::MAX)) as usize
     }
 
-    /// Starts the command everywhere, and lets it go on until a moment that is drawn, at which `what` is done to a node, or to all.
+    /// Starts the command everywhere, and lets it go on until a moment that is drawn, at which `what` is done to a
+    /// node, or to all.
     fn begin(&mut self, what: &'static str, rank: Option<usize>) -> Result<Vec<Program>, Trouble> {
         let drawn = moment(&mut self.random);
         let limit = self.lab.patient(MOMENT);
@@ -230,8 +231,9 @@ impl<'l, 'r, 'c> Conduct<'l, 'r, 'c> {
         self.judged_anew()
     }
 
-    /// Values out of range in all that the card gives its host once the driver has it. While a driver starts there are none: one that
-    /// leaves the card alone at the first answer resets it while QEMU maps the BAR, and QEMU 11.1 ends by that (segmentation fault).
+    /// Values out of range in all that the card gives its host once the driver has it. While a driver starts there are
+    /// none: one that leaves the card alone at the first answer resets it while QEMU maps the BAR, and QEMU 11.1 ends
+    /// by that (segmentation fault).
     fn invalid_values(&mut self, number: usize) -> Result<(), Trouble> {
         for _ in 0..ROUNDS {
             self.lab.set_faults(&case::faults(number))?;

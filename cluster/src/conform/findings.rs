@@ -19,17 +19,19 @@ use super::{
     verdict::Named,
 };
 
-/// How long events may wait for a buffer once the command is over, and nothing else keeps the guest from its driver's interrupt.
+/// How long events may wait for a buffer once the command is over, and nothing else keeps the guest from its driver's
+/// interrupt.
 const EVENTS_LEFT: Duration = Duration::from_secs(10);
 
 /// Between two readings of how many wait.
 const EVENTS_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The rule of a driver that keeps event buffers. The card cannot tell it from one that is late: only the end of the command can.
+/// The rule of a driver that keeps event buffers. The card cannot tell it from one that is late: only the end of the
+/// command can.
 const BUFFERS_BACK: &str = "event-buffers-back";
 
-/// What was found in a cluster since it was started, the sharpest first. A daemon that does not answer knows of nothing; guests that
-/// do not have what they said looked at.
+/// What was found in a cluster since it was started, the sharpest first. A daemon that does not answer knows of
+/// nothing; guests that do not have what they said looked at.
 pub fn of(running: &mut RunningCluster, is_answering: bool) -> Vec<Named> {
     let mut named = rules(running, is_answering);
     let asked = if is_answering { watching::look(running).ok() } else { None };
@@ -131,7 +133,8 @@ fn stats(running: &RunningCluster) -> Option<DaemonStats> {
     monitor::stats(&running.plan().monitor_socket).map_err(|error| log::warn!("{error}")).ok()
 }
 
-/// The rules that the nodes broke. `is_answering`: the guests are well, so that it is their drivers' doing where events are left.
+/// The rules that the nodes broke. `is_answering`: the guests are well, so that it is their drivers' doing where events
+/// are left.
 fn rules(running: &mut RunningCluster, is_answering: bool) -> Vec<Named> {
     let Some(stats) = stats(running) else { return Vec::new() };
     let mut named = Vec::new();
@@ -152,7 +155,8 @@ fn rules(running: &mut RunningCluster, is_answering: bool) -> Vec<Named> {
     named
 }
 
-/// Drivers that left their cards without a buffer for an event, and did not come to give one though the command was over.
+/// Drivers that left their cards without a buffer for an event, and did not come to give one though the command was
+/// over.
 fn events_left(running: &mut RunningCluster, stats: &DaemonStats) -> Vec<Named> {
     let limit = EVENTS_LEFT * running.plan().patience;
     let deadline = Instant::now() + limit;

@@ -1,5 +1,5 @@
-//! The cluster of one case, and what can be done to it: programs started and killed, drivers unbound, unloaded and brought back,
-//! guests reset. Every wait has an end, and ends at once where the cluster does.
+//! The cluster of one case, and what can be done to it: programs started and killed, drivers unbound, unloaded and
+//! brought back, guests reset. Every wait has an end, and ends at once where the cluster does.
 
 use std::{
     collections::BTreeMap,
@@ -45,7 +45,8 @@ const HEALTH_INTERVAL: Duration = Duration::from_millis(50);
 /// How long a guest may take to say how healthy it is.
 const HEALTH: Duration = Duration::from_secs(10);
 
-/// Finds the card, its device and its driver, without a program beside the shell: one takes long where the kernel watches.
+/// Finds the card, its device and its driver, without a program beside the shell: one takes long where the kernel
+/// watches.
 const CARD: &str = r#"
 for device in /sys/bus/virtio/devices/*; do
     read -r id <"$device/device" && [ "$id" = 0x0026 ] && break
@@ -56,8 +57,8 @@ name=${device##*/}
 /// Between two readings of what cards have done.
 pub const TRAFFIC_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Takes the card away from its driver, which is remembered. It waits first until its standard input is closed, so that nothing has
-/// to be started at the moment at which it is to happen.
+/// Takes the card away from its driver, which is remembered. It waits first until its standard input is closed, so that
+/// nothing has to be started at the moment at which it is to happen.
 const UNBIND: &str = r#"
 read -r go
 [ -e "$device/driver" ] || exit 0
@@ -243,8 +244,8 @@ impl<'a> Laboratory<'a> {
         Ok(nodes.map(|(_, node)| Traffic::of(node)).sum())
     }
 
-    /// Lets the programs go on until the card of a node, or the cards of all nodes, did `wanted` more things than `before`, until a
-    /// program failed or all are over, or until the limit. What the cards did until then.
+    /// Lets the programs go on until the card of a node, or the cards of all nodes, did `wanted` more things than
+    /// `before`, until a program failed or all are over, or until the limit. What the cards did until then.
     pub fn await_traffic(
         &mut self,
         programs: &[Program],

@@ -8,8 +8,8 @@
 //! * [`traffic`]: what the cards did for it, without which a case has tried nothing;
 //! * [`verdict`]: what became of them, as data.
 //!
-//! Each case has a cluster of its own, which comes out of a template: none knows of what another did, but for seeds that are asked for in
-//! one boot.
+//! Each case has a cluster of its own, which comes out of a template: none knows of what another did, but for seeds
+//! that are asked for in one boot.
 
 pub mod case;
 pub mod conduct;
@@ -59,11 +59,13 @@ pub const NOT_RUN: u8 = 3;
 /// Exit code: nothing was found, and a case tried nothing: its cards did nothing that it could have disturbed.
 pub const NOT_EXERCISED: u8 = 4;
 
-/// Messages over niclab's own driver, whatever the card: there and back with sleeping receivers, and as fast as they go.
+/// Messages over niclab's own driver, whatever the card: there and back with sleeping receivers, and as fast as they
+/// go.
 const OWN_WORKLOAD: [&str; 6] = ["niclab-perf", "demo", "--poll", "block", "--timeout", "20"];
 
-/// The same over an unkind device, where a message there and back takes 10 ms and more, as each may wait until nobody does anything
-/// any more: so many that they meet each kind, and what is found is found by other seeds rather than by more messages.
+/// The same over an unkind device, where a message there and back takes 10 ms and more, as each may wait until nobody
+/// does anything any more: so many that they meet each kind, and what is found is found by other seeds rather than by
+/// more messages.
 const OWN_UNKIND_WORKLOAD: [&str; 3] = [
     "sh",
     "-c",
@@ -364,7 +366,8 @@ fn of_trouble(trouble: Trouble, has_own: bool) -> Failed {
     Failed::Driver(vec![named])
 }
 
-/// Whose fault it is that a cluster ended. `has_own`: it has a driver of the user's own, which may be why a guest is not healthy.
+/// Whose fault it is that a cluster ended. `has_own`: it has a driver of the user's own, which may be why a guest is
+/// not healthy.
 fn of_failure(failure: Failure, has_own: bool) -> Failed {
     // A case keeps the folder of the consoles by itself.
     let named = match failure.into_parts().0 {

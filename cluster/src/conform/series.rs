@@ -1,10 +1,10 @@
-//! Several seeds of an unkind device in one boot: for each the cards are given its seed between two drivers, so that a driver begins with
-//! it as one does that is loaded.
+//! Several seeds of an unkind device in one boot: for each the cards are given its seed between two drivers, so that a
+//! driver begins with it as one does that is loaded.
 //!
-//! What a seed finds is looked for behind it: how the command ended, rules that were broken, what kernels wrote on their consoles, panics.
-//! Asking a guest takes seconds (`watching`: leaks, and whether everything still watches), so that one question is for several
-//! seeds, and what it finds is said to be of all of them. The first seed that is not passed is the last of its boot: what
-//! comes behind it would not begin in a sound guest.
+//! What a seed finds is looked for behind it: how the command ended, rules that were broken, what kernels wrote on
+//! their consoles, panics. Asking a guest takes seconds (`watching`: leaks, and whether everything still watches), so
+//! that one question is for several seeds, and what it finds is said to be of all of them. The first seed that is not
+//! passed is the last of its boot: what comes behind it would not begin in a sound guest.
 
 use std::{
     collections::BTreeMap,

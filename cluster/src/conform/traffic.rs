@@ -5,8 +5,8 @@ use std::{fmt, iter::Sum, ops::Add};
 use niclab_spec::report::NodeFigures;
 use serde::Serialize;
 
-/// Causes in [`NodeFigures::interrupts`] that are no events of the cluster function: answers to control requests, which a driver
-/// causes by being bound, and the Ethernet function's.
+/// Causes in [`NodeFigures::interrupts`] that are no events of the cluster function: answers to control requests, which
+/// a driver causes by being bound, and the Ethernet function's.
 const NO_EVENTS: [&str; 2] = ["control", "ethernet_"];
 
 /// What cards did for their drivers.

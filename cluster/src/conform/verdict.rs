@@ -40,7 +40,8 @@ pub enum Named {
         function: Option<String>,
         /// All that the kernel said.
         said: String,
-        /// The first and the last of the seeds in which that was, where it was looked for behind several of them together.
+        /// The first and the last of the seeds in which that was, where it was looked for behind several of them
+        /// together.
         #[serde(skip_serializing_if = "Option::is_none")]
         seeds: Option<[u64; 2]>,
     },
@@ -126,7 +127,8 @@ impl Named {
         }
     }
 
-    /// The lines that a table shows: the last that was said; of a panic its places, else the beginning of the kernel's report.
+    /// The lines that a table shows: the last that was said; of a panic its places, else the beginning of the kernel's
+    /// report.
     #[must_use]
     pub fn shown(&self, lines: usize) -> Vec<&str> {
         match self {
@@ -180,7 +182,8 @@ pub struct Verdict {
     /// How often each kind of unkindness happened meanwhile, at all nodes together, where several seeds have one boot.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub unkind: BTreeMap<String, u64>,
-    /// The seed with which its cluster was booted, where that was another: those from there on were before it in the same boot.
+    /// The seed with which its cluster was booted, where that was another: those from there on were before it in the
+    /// same boot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub booted_with: Option<u64>,
     /// The command line that repeats it.

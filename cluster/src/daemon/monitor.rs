@@ -147,7 +147,8 @@ pub fn set_unkind_seed(socket: &Path, seed: u64) -> Result<(), MonitorError> {
     }
 }
 
-/// Gives the cards of these nodes, or of all, another program, and waits until it runs. Model time that this took, in picoseconds.
+/// Gives the cards of these nodes, or of all, another program, and waits until it runs. Model time that this took, in
+/// picoseconds.
 ///
 /// # Errors
 /// [`MonitorError`].

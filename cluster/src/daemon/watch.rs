@@ -1,8 +1,8 @@
 //! Watches a running cluster: a timeline, a capture or a recording, from the daemon into a file.
 //!
 //! The daemon writes no file and knows no path; the bytes come over its monitor's socket, which is in a folder of the
-//! user's own. They go into an [`OutputFile`]: a regular file appears when it is complete, or not at all; a FIFO, a device or
-//! standard output gets each entry as it comes.
+//! user's own. They go into an [`OutputFile`]: a regular file appears when it is complete, or not at all; a FIFO, a
+//! device or standard output gets each entry as it comes.
 
 use std::{
     io::{self, BufReader, Read as _, Write as _},
@@ -60,8 +60,8 @@ enum Copied {
 }
 
 impl Watching {
-    /// Asks the daemon behind `socket`; the bytes go to `file`, at once if that is a stream. `on_end` is called when no more come,
-    /// whoever ended it.
+    /// Asks the daemon behind `socket`; the bytes go to `file`, at once if that is a stream. `on_end` is called when no
+    /// more come, whoever ended it.
     ///
     /// # Errors
     /// [`WatchError`].

@@ -182,8 +182,8 @@ impl AgentClient {
         }
     }
 
-    /// Makes the guest the node that it is to be, or tells its agent again what it is, and waits until it is so. To be done
-    /// first with every connection: without it commands find nothing of the node in their environment.
+    /// Makes the guest the node that it is to be, or tells its agent again what it is, and waits until it is so. To be
+    /// done first with every connection: without it commands find nothing of the node in their environment.
     ///
     /// # Errors
     /// [`AgentError::Silent`] after `deadline`, [`AgentError::NotJoined`], or whatever ends the connection.

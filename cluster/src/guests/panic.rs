@@ -1,7 +1,7 @@
 //! Why a guest's kernel panicked, read from its console.
 //!
-//! A console is the guest's: it may write there what it likes. Callers read a bounded end of it, and text that looks like a panic
-//! is one; only the message about that guest depends on it.
+//! A console is the guest's: it may write there what it likes. Callers read a bounded end of it, and text that looks
+//! like a panic is one; only the message about that guest depends on it.
 
 /// What a kernel prints when it panics (Linux, `kernel/panic.c`).
 const PANIC: &str = "Kernel panic - not syncing: ";
@@ -35,7 +35,8 @@ const REPORTS: [&str; 3] = ["BUG: ", "WARNING: ", "UBSAN: "];
 /// How such a panic ends its line.
 const AS_TOLD: &str = " set ...";
 
-/// Lines of one report before the panic, and after its first line. An oops with registers, trace and code takes about 60.
+/// Lines of one report before the panic, and after its first line. An oops with registers, trace and code takes about
+/// 60.
 const MAX_REPORT_LINES: usize = 100;
 
 /// An oops names itself again within this many lines: `BUG: ...` and, after the page tables, `Oops: ...`.

@@ -1,7 +1,8 @@
 //! Where a guest's processors are: for somebody who wants to know what a driver was doing.
 //!
-//! QEMU says it in its monitor for people; QMP itself has no command for registers. What it says of a guest that runs is of some
-//! moment since it was asked, and one that is to be stopped goes on until QEMU hears of it: so nothing here is more than near.
+//! QEMU says it in its monitor for people; QMP itself has no command for registers. What it says of a guest that runs
+//! is of some moment since it was asked, and one that is to be stopped goes on until QEMU hears of it: so nothing here
+//! is more than near.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,7 +12,8 @@ use niclab_images::{Cache, LoadedModule};
 use super::qmp::{Qmp, QmpError};
 use crate::plan::NodePlan;
 
-/// Bytes of a kernel's stack, which is aligned to as many (Linux, arch/x86/include/asm/page_64_types.h, `THREAD_SIZE`, without KASAN).
+/// Bytes of a kernel's stack, which is aligned to as many (Linux, arch/x86/include/asm/page_64_types.h, `THREAD_SIZE`,
+/// without KASAN).
 const STACK_BYTES: u64 = 16 * 1024;
 /// Most words of a stack that are looked at: what QEMU says of them is a line of its protocol, which is bounded.
 const MOST_STACK_WORDS: u64 = 512;
@@ -24,7 +26,8 @@ pub fn sections_file(node: &NodePlan) -> PathBuf {
     node.qmp_socket.with_extension("sections")
 }
 
-/// Sections of a module and their addresses, as a guest says them, one on a line. They become words of commands: nothing else passes.
+/// Sections of a module and their addresses, as a guest says them, one on a line. They become words of commands:
+/// nothing else passes.
 #[must_use]
 pub fn sections(said: &str) -> Vec<(String, u64)> {
     let section = |line: &str| {
@@ -53,8 +56,8 @@ struct Processor {
     is_halted: bool,
 }
 
-/// Where the processors of a node's guest are, those that do anything: in its own driver by function, file and line, else whatever is
-/// known.
+/// Where the processors of a node's guest are, those that do anything: in its own driver by function, file and line,
+/// else whatever is known.
 ///
 /// # Errors
 /// [`QmpError`].
@@ -102,7 +105,8 @@ fn text(processor: &Processor, stack: &[u64], module: Option<&LoadedModule>) -> 
     if let Some(place) = innermost(instruction, false) {
         return format!("near {place}");
     }
-    // Unwinding takes more than this has: the first word that is an address in the driver is most often where a call returns to.
+    // Unwinding takes more than this has: the first word that is an address in the driver is most often where a call
+    // returns to.
     let caller = stack.iter().find(|word| module.is_some_and(|module| module.contains(**word)));
     match caller.and_then(|caller| innermost(*caller, true)) {
         Some(place) => format!("in the kernel at {instruction:#x}, called perhaps near {place}"),

@@ -1,4 +1,5 @@
-//! How a program in a guest failed, for messages and reports: its exit code or signal, and what the guest's kernel said meanwhile.
+//! How a program in a guest failed, for messages and reports: its exit code or signal, and what the guest's kernel said
+//! meanwhile.
 
 use std::{
     fs::File,

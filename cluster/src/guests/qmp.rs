@@ -155,8 +155,8 @@ impl Qmp {
         Ok(qmp)
     }
 
-    /// Gives the guest's Ethernet function its carrier, or takes it away. The queues of the function stay as they are: it is
-    /// the device's link that changes, not the one of QEMU's connection to the daemon.
+    /// Gives the guest's Ethernet function its carrier, or takes it away. The queues of the function stay as they are:
+    /// it is the device's link that changes, not the one of QEMU's connection to the daemon.
     ///
     /// # Errors
     /// [`QmpError`].
@@ -183,8 +183,8 @@ impl Qmp {
         self.wait_for(deadline, |event, _| (event == "RESUME").then_some(()))
     }
 
-    /// Stops a guest that runs, for good, and writes its state to a file: all but its memory, which is a file already. What is
-    /// restored from it runs, as the guest did.
+    /// Stops a guest that runs, for good, and writes its state to a file: all but its memory, which is a file already.
+    /// What is restored from it runs, as the guest did.
     ///
     /// # Errors
     /// [`QmpError`].

@@ -1,9 +1,9 @@
 //! What ran out on the host when a process was killed or could not be started.
 //!
-//! The kernel says neither in an exit status nor in `EAGAIN`. It counts both in the control group of the process: processes that
-//! it killed for want of memory, and forks that it refused (Documentation/admin-guide/cgroup-v2.rst: `memory.events`,
-//! `pids.events`; cgroup-v1/memory.rst: `memory.oom_control`). The counters are read before a cluster starts and again when
-//! something fails.
+//! The kernel says neither in an exit status nor in `EAGAIN`. It counts both in the control group of the process:
+//! processes that it killed for want of memory, and forks that it refused (Documentation/admin-guide/cgroup-v2.rst:
+//! `memory.events`, `pids.events`; cgroup-v1/memory.rst: `memory.oom_control`). The counters are read before a cluster
+//! starts and again when something fails.
 
 use std::{
     fs,
@@ -58,8 +58,8 @@ impl HostCounters {
         }
     }
 
-    /// What ran out since these counters were read, and how to have more of it. `evidence` is what the failed program or the
-    /// kernel said.
+    /// What ran out since these counters were read, and how to have more of it. `evidence` is what the failed program
+    /// or the kernel said.
     #[must_use]
     pub fn what_ran_out(&self, evidence: &str) -> Option<String> {
         let now = Self::read_in(&self.proc);
@@ -174,7 +174,8 @@ fn counter(file: &Path, key: &str) -> Option<u64> {
 fn chain(proc: &Path, controller: &str) -> Vec<Group> {
     let read = |file: &str| fs::read_to_string(proc.join("self").join(file)).unwrap_or_default();
     let (groups, mounts) = (read("cgroup"), read("mountinfo"));
-    // `4:memory:/a/b` of version 1 comes before `0::/a/b` of version 2: where both are mounted, version 1 has the controller.
+    // `4:memory:/a/b` of version 1 comes before `0::/a/b` of version 2: where both are mounted, version 1 has the
+    // controller.
     let mut lines: Vec<[&str; 3]> = groups
         .lines()
         .filter_map(|line| {
@@ -206,8 +207,8 @@ struct Mount {
 }
 
 impl Mount {
-    /// Of a line of `proc_pid_mountinfo(5)`: number, parent, device, root, mount point, options, ..., `-`, type, source, options.
-    /// `controller` is of version 1; none means version 2.
+    /// Of a line of `proc_pid_mountinfo(5)`: number, parent, device, root, mount point, options, ..., `-`, type,
+    /// source, options. `controller` is of version 1; none means version 2.
     fn parse(line: &str, controller: Option<&str>) -> Option<Self> {
         let (place, kind) = line.split_once(" - ")?;
         let mut kind = kind.split(' ');

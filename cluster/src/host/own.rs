@@ -18,7 +18,8 @@ use rustix::{
 };
 use thiserror::Error;
 
-/// How deep a cluster's folder may be, far beyond what niclab makes: it holds files alone. Each step holds a descriptor.
+/// How deep a cluster's folder may be, far beyond what niclab makes: it holds files alone. Each step holds a
+/// descriptor.
 const MAX_DEPTH: u32 = 16;
 
 const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -125,8 +126,8 @@ pub fn is_still(parent: &impl AsFd, name: &str, folder: &impl AsFd) -> io::Resul
     Ok(there.is_ok_and(|there| (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)))
 }
 
-/// Removes all that is in a folder, but not the file called `last`. Links are removed, not followed; what is mounted there
-/// is left.
+/// Removes all that is in a folder, but not the file called `last`. Links are removed, not followed; what is mounted
+/// there is left.
 pub fn empty(folder: &impl AsFd, last: &str) -> io::Result<()> {
     empty_to(folder, Some(last), MAX_DEPTH)
 }

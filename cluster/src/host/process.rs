@@ -107,7 +107,8 @@ impl ProcessId {
     }
 }
 
-/// A process that is waited for: whoever has its number later, this means the one that had it when it was taken hold of.
+/// A process that is waited for: whoever has its number later, this means the one that had it when it was taken hold
+/// of.
 #[derive(Debug)]
 pub struct ExitWaiter(OwnedFd);
 
@@ -157,8 +158,8 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a program in a process group of its own, with its standard error in its log file. It finds the descriptors
-    /// `kept` under the numbers that they have here.
+    /// Starts a program in a process group of its own, with its standard error in its log file. It finds the
+    /// descriptors `kept` under the numbers that they have here.
     ///
     /// The kernel ties the child to the calling *thread*, so this is to be called on a thread that lives as long as the
     /// child shall: the main one.
@@ -284,8 +285,8 @@ fn keep_open(command: &mut Command, kept: &[BorrowedFd<'_>]) {
     unsafe { command.pre_exec(prepare) };
 }
 
-/// Makes sockets and files of the command its owner's alone, whatever mask the user has. A folder that QEMU shares with its
-/// guest is not touched by that: QEMU sets the modes of the guest's files itself.
+/// Makes sockets and files of the command its owner's alone, whatever mask the user has. A folder that QEMU shares with
+/// its guest is not touched by that: QEMU sets the modes of the guest's files itself.
 fn keep_private(command: &mut Command) {
     let prepare = || {
         rustix::process::umask(Mode::RWXG | Mode::RWXO);

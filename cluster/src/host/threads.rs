@@ -29,10 +29,12 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Of all threads of a process with a wanted name, together. A thread that ends while it is looked at counts nothing.
+    /// Of all threads of a process with a wanted name, together. A thread that ends while it is looked at counts
+    /// nothing.
     ///
     /// # Errors
-    /// When the kernel keeps no such statistics (it was built without `CONFIG_SCHED_INFO`), or there is no such process.
+    /// When the kernel keeps no such statistics (it was built without `CONFIG_SCHED_INFO`), or there is no such
+    /// process.
     pub fn of(pid: u32, is_wanted: impl Fn(&str) -> bool) -> io::Result<Self> {
         // There is one of each process.
         fs::metadata(format!("/proc/{pid}/task/{pid}/schedstat"))?;

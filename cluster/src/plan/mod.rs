@@ -190,7 +190,8 @@ pub struct RestorePlan {
 }
 
 impl Plan {
-    /// One line for each driver of the user's own: by now it is bound to the cards of these nodes. For a cluster that is up.
+    /// One line for each driver of the user's own: by now it is bound to the cards of these nodes. For a cluster that
+    /// is up.
     #[must_use]
     pub fn drivers_in_use(&self) -> Vec<String> {
         let mut nodes_of: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -342,8 +343,9 @@ fn qemu_process(images: &Images, log: PathBuf) -> Result<ProcessPlan, PlanError>
     Ok(ProcessPlan { program: images.qemu.program.clone(), args, env: BTreeMap::new(), log })
 }
 
-/// `/etc/hosts` of every node, without the loopback, which the guest adds: the nodes, and behind them their cards that are hosts of
-/// their own. Should a node have the name of a card, the first line with it counts, and that is the node's.
+/// `/etc/hosts` of every node, without the loopback, which the guest adds: the nodes, and behind them their cards that
+/// are hosts of their own. Should a node have the name of a card, the first line with it counts, and that is the
+/// node's.
 fn hosts(cluster: &Cluster) -> String {
     let nodes = cluster.nodes.iter().map(|node| (node.address(), node.name.clone()));
     let cards = cluster.nodes.iter().filter_map(|node| Some((node.nic_address()?, node.nic_name()?)));

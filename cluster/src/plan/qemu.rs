@@ -1,8 +1,8 @@
 //! QEMU's command line, each group of arguments with the reason for it.
 //!
-//! A guest that is restored finds the machine on which it was saved, so what its devices are and in which order they come is
-//! said in one place, [`Arguments::devices`], for guests that boot, for the one that is saved and for those that are restored. Sockets,
-//! files and the network behind them may differ, and come in the other groups.
+//! A guest that is restored finds the machine on which it was saved, so what its devices are and in which order they
+//! come is said in one place, [`Arguments::devices`], for guests that boot, for the one that is saved and for those
+//! that are restored. Sockets, files and the network behind them may differ, and come in the other groups.
 
 use std::{os::fd::AsRawFd, path::Path};
 
@@ -23,26 +23,28 @@ const CARD_PORT: &str = "card";
 /// because the kernel otherwise counts timer ticks while it spins, and panics ("IO-APIC + timer doesn't work") where
 /// a loaded host gave QEMU's timer thread no turn meanwhile.
 ///
-/// Self-tests of ciphers, and of the entropy source that counts timer jitter, are a fifth of an emulated boot. They prove
-/// nothing about an emulated processor, and the guest has a random number device.
+/// Self-tests of ciphers, and of the entropy source that counts timer jitter, are a fifth of an emulated boot. They
+/// prove nothing about an emulated processor, and the guest has a random number device.
 ///
-/// `tsc=reliable` because the time stamp counter is the host's own. The kernel otherwise compares it with its count of timer
-/// ticks, of which a loaded host delivers too few, finds it wrong, and reads a slow clock ever after; in a template all nodes
-/// would.
+/// `tsc=reliable` because the time stamp counter is the host's own. The kernel otherwise compares it with its count of
+/// timer ticks, of which a loaded host delivers too few, finds it wrong, and reads a slow clock ever after; in a
+/// template all nodes would.
 const KERNEL_ARGUMENTS: &str = "panic=-1 no_timer_check tsc=reliable cryptomgr.notests \
                                 initcall_blacklist=jent_mod_init,crypto_kdf108_init";
 
 /// What the kernel's console shows: errors.
 const QUIET: &str = "quiet";
 
-/// The same of a kernel that watches: warnings as well, for what it finds is one, and each as often as it is found. A kernel that is
-/// this slow would take itself for stalled. kmemleak is on only where it is asked for, and KASAN goes silent after its first report
-/// otherwise. Pages that are freed are cleared: a device to which they still belong sees that somebody else stored there.
+/// The same of a kernel that watches: warnings as well, for what it finds is one, and each as often as it is found. A
+/// kernel that is this slow would take itself for stalled. kmemleak is on only where it is asked for, and KASAN goes
+/// silent after its first report otherwise. Pages that are freed are cleared: a device to which they still belong sees
+/// that somebody else stored there.
 const WATCHED: &str =
     "loglevel=5 rcupdate.rcu_cpu_stall_suppress=1 kmemleak=on kasan_multi_shot init_on_free=1";
 
-/// Leaves niclab's driver out of a guest whose card is another's: its first program reads this (`images/guest/init`). What such a
-/// driver does wrong ends the run and is told, even where the kernel would go on without the program that met it.
+/// Leaves niclab's driver out of a guest whose card is another's: its first program reads this (`images/guest/init`).
+/// What such a driver does wrong ends the run and is told, even where the kernel would go on without the program that
+/// met it.
 const OWN_DRIVER: &str = " niclab_driver=none oops=panic";
 
 /// Below this a tmpfs, which takes at most half the memory, cannot hold the initramfs, and files in it would silently
@@ -54,8 +56,8 @@ const TMPFS_MEMORY_MIB: u32 = 160;
 pub enum Memory {
     /// QEMU makes it.
     Own,
-    /// It is QEMU's standard input: a file without a name, which the launcher made. QEMU leaves memory out of what it saves
-    /// only if it came from a named file.
+    /// It is QEMU's standard input: a file without a name, which the launcher made. QEMU leaves memory out of what it
+    /// saves only if it came from a named file.
     StandardInput,
 }
 
@@ -64,7 +66,8 @@ pub enum Memory {
 pub enum Connection {
     /// The launcher connects when it likes.
     Later,
-    /// QEMU starts when the launcher has connected, so that a restored guest has its host from the first instruction on.
+    /// QEMU starts when the launcher has connected, so that a restored guest has its host from the first instruction
+    /// on.
     First,
 }
 
@@ -93,8 +96,9 @@ impl Arguments {
         // Nothing that is not asked for: each default device costs boot time.
         self.0.extend(["-nodefaults", "-no-user-config", "-no-reboot"].map(str::to_owned));
         self.pair("-display", "none");
-        // The daemon reads and writes guest memory, so it is a file that both map. Linux starts the HPET, turns to the timer of
-        // its processor and leaves the HPET ticking: QEMU would wake 500 times a second for each guest that does nothing.
+        // The daemon reads and writes guest memory, so it is a file that both map. Linux starts the HPET, turns to the
+        // timer of its processor and leaves the HPET ticking: QEMU would wake 500 times a second for each guest that
+        // does nothing.
         self.pair("-machine", "q35,memory-backend=mem,vmport=off,hpet=off");
         self.pair("-m", format!("{}M", node.memory_mib));
         self.pair("-smp", node.vcpus.to_string());
@@ -111,8 +115,8 @@ impl Arguments {
         if let Some(disk) = &images.root_disk {
             self.root_disk(disk)?;
         }
-        // A port of its own, so that the card can be plugged into a guest that runs. Room for the cluster function's BAR is
-        // kept free behind it, because the guest gives out addresses before the card is there.
+        // A port of its own, so that the card can be plugged into a guest that runs. Room for the cluster function's
+        // BAR is kept free behind it, because the guest gives out addresses before the card is there.
         self.pair(
             "-device",
             format!("pcie-root-port,id={CARD_PORT},chassis=1,slot=1,pref64-reserve=32M,mem-reserve=4M"),
@@ -126,8 +130,8 @@ impl Arguments {
         Ok(())
     }
 
-    /// What a guest boots. One that is restored has it in its memory, and QEMU would read it for nothing: that is half the
-    /// processor time that QEMU takes to start.
+    /// What a guest boots. One that is restored has it in its memory, and QEMU would read it for nothing: that is half
+    /// the processor time that QEMU takes to start.
     ///
     /// # Errors
     /// [`PlanError`] for a path that QEMU cannot be told.
@@ -232,8 +236,8 @@ impl Arguments {
     }
 }
 
-/// One card with two functions, as `-device` and `device_add` take them. Function 0 comes last: it is what tells a guest that
-/// runs that there is a card.
+/// One card with two functions, as `-device` and `device_add` take them. Function 0 comes last: it is what tells a
+/// guest that runs that there is a card.
 #[must_use]
 pub fn card(node: &Node) -> [Value; 2] {
     // `page-per-vq` gives the doorbell a page of its own, which can then be mapped into a program.
@@ -250,9 +254,9 @@ pub fn card(node: &Node) -> [Value; 2] {
         "addr": "0.1",
         "multifunction": true,
     });
-    // `romfile` because a boot ROM would look for a network to boot from first. `host_mtu` because a guest that is not given
-    // the MTU accepts any, and the link then drops its long frames. `speed` and `duplex` because bonding (LACP) leaves out a
-    // link whose speed it does not know.
+    // `romfile` because a boot ROM would look for a network to boot from first. `host_mtu` because a guest that is not
+    // given the MTU accepts any, and the link then drops its long frames. `speed` and `duplex` because bonding (LACP)
+    // leaves out a link whose speed it does not know.
     let mut ethernet = json!({
         "driver": "virtio-net-pci",
         "id": ETHERNET_DEVICE,
@@ -274,8 +278,8 @@ pub fn card(node: &Node) -> [Value; 2] {
     [cluster, ethernet]
 }
 
-/// The link's rate as virtio-net has it: in Mb/s, and a signed number of 32 bits in QEMU. Zero would be a link of unknown speed
-/// to the guest, so a link of less than 1 Mb/s counts as one of 1 Mb/s.
+/// The link's rate as virtio-net has it: in Mb/s, and a signed number of 32 bits in QEMU. Zero would be a link of
+/// unknown speed to the guest, so a link of less than 1 Mb/s counts as one of 1 Mb/s.
 fn speed_mbit_per_s(link: &LinkConfig) -> i32 {
     let rounded = link.bandwidth_bits_per_s.saturating_add(500_000) / 1_000_000;
     i32::try_from(rounded).unwrap_or(i32::MAX).max(1)

@@ -6,8 +6,8 @@ use thiserror::Error;
 
 use super::accelerator::{Accelerator, Kind};
 
-/// Options of QEMU's that change nothing of what a guest sees, with whether a value follows. They are passed on to restored
-/// guests too.
+/// Options of QEMU's that change nothing of what a guest sees, with whether a value follows. They are passed on to
+/// restored guests too.
 const HARMLESS: [(&str, bool); 9] = [
     ("-action", true),
     ("-d", true),

@@ -177,8 +177,8 @@ impl SourceTree {
         Ok(self.target.join("release").join(tool.program))
     }
 
-    /// Builds one program of the host. Cargo chooses the features of what programs share over all packages that it is asked
-    /// for: asked for the workspace each time, as the `niclab` script does, it builds them once.
+    /// Builds one program of the host. Cargo chooses the features of what programs share over all packages that it is
+    /// asked for: asked for the workspace each time, as the `niclab` script does, it builds them once.
     fn host_program(&self, program: &str, offline: bool) -> Command {
         let mut cargo = self.cargo(&self.target, offline);
         cargo.args(["--workspace", "--bin", program]);

@@ -58,7 +58,8 @@ impl Simulator {
     /// Runs one simulation. A report whose checks did not all hold is a report.
     ///
     /// # Errors
-    /// [`Refused`] when the configuration cannot be run, [`Unread`] when the reader of a FIFO is gone; others when it does not start or gives no report.
+    /// [`Refused`] when the configuration cannot be run, [`Unread`] when the reader of a FIFO is gone; others when it
+    /// does not start or gives no report.
     pub fn run(&self, config: &SimConfig) -> Result<Report> {
         self.run_observed(config, Observed::default())
     }

@@ -1,4 +1,5 @@
-//! What the guests' kernels themselves count: interrupts in `/proc/interrupts`, and their processors' time in `/proc/stat`.
+//! What the guests' kernels themselves count: interrupts in `/proc/interrupts`, and their processors' time in
+//! `/proc/stat`.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -38,8 +39,8 @@ pub struct Kernel {
 /// How long the guests may take to print a file.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Prints which virtio device each function of the card with the address `$1` is, whatever its driver, and then the kernel's counts. It
-/// needs nothing but a shell and `cat`.
+/// Prints which virtio device each function of the card with the address `$1` is, whatever its driver, and then the
+/// kernel's counts. It needs nothing but a shell and `cat`.
 const SCRIPT: &str = r#"
 for device in /sys/bus/virtio/devices/*; do
     read -r id <"$device/device" && [ "$id" = 0x0026 ] && echo "cluster ${device##*/}"
@@ -94,9 +95,10 @@ const UNKIND_INTERRUPTS: [&str; 2] = ["interrupt_spurious", "interrupt_shared"];
 
 /// Holds the kernels' own counts of the cluster function against the device's; none where no guest could say.
 ///
-/// A line that is raised again before the kernel took the interrupt interrupts once, so a kernel may count less, but never
-/// more, and never nothing. The Ethernet function is not compared: a guest's own stack may send at any time, also between
-/// the two readings. An unkind device interrupts for nothing, too, and may do so later than it counts: it is held to the most alone.
+/// A line that is raised again before the kernel took the interrupt interrupts once, so a kernel may count less, but
+/// never more, and never nothing. The Ethernet function is not compared: a guest's own stack may send at any time, also
+/// between the two readings. An unkind device interrupts for nothing, too, and may do so later than it counts: it is
+/// held to the most alone.
 pub fn check(nodes: &[NodeFigures]) -> Option<Checked> {
     let pairs = nodes.iter().filter_map(|node| {
         let guest = *node.guest_interrupts.as_ref()?.get(CLUSTER)?;
@@ -133,8 +135,8 @@ fn parse(text: &str) -> Kernel {
     Kernel { interrupts, time }
 }
 
-/// The first line of `/proc/stat`, of all processors: user, nice, system, idle, waiting for storage, interrupts, and what
-/// interrupts left to be done.
+/// The first line of `/proc/stat`, of all processors: user, nice, system, idle, waiting for storage, interrupts, and
+/// what interrupts left to be done.
 fn time_of(line: &str) -> GuestTime {
     let ticks: Vec<u64> = line.split_whitespace().map_while(|word| word.parse().ok()).collect();
     let ns = |places: &[usize]| {

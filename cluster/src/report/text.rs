@@ -391,7 +391,8 @@ fn seconds(ns: u64) -> String {
     decimal(ns, 1_000_000_000, 1)
 }
 
-/// `value / unit` with so many digits behind the point, rounded down. `unit` is a power of ten of at least as many digits.
+/// `value / unit` with so many digits behind the point, rounded down. `unit` is a power of ten of at least as many
+/// digits.
 fn decimal(value: u64, unit: u64, digits: usize) -> String {
     let fraction = (value % unit) / (unit / 10_u64.pow(digits as u32)).max(1);
     format!("{}.{fraction:0digits$}", value / unit)

@@ -1,10 +1,10 @@
 //! The process that keeps a cluster up after `niclab up` returned.
 //!
-//! It takes its plan from standard input and tells on standard output, one JSON [`Progress`] a line, how the boot goes. Once
-//! it has told that the cluster is up, the one that ordered it answers [`HandedOver`]; where standard input ends before, that
-//! one died, and the cluster, of which nobody knows, is taken down. From then on the supervisor serves the control socket
-//! until it is asked to take the cluster down, or until the cluster ends by itself; then it leaves the reason in the
-//! cluster's folder for the commands that come later.
+//! It takes its plan from standard input and tells on standard output, one JSON [`Progress`] a line, how the boot goes.
+//! Once it has told that the cluster is up, the one that ordered it answers [`HandedOver`]; where standard input ends
+//! before, that one died, and the cluster, of which nobody knows, is taken down. From then on the supervisor serves the
+//! control socket until it is asked to take the cluster down, or until the cluster ends by itself; then it leaves the
+//! reason in the cluster's folder for the commands that come later.
 
 pub mod control;
 
@@ -50,8 +50,8 @@ const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long an agent that was lost may take to answer again.
 const RECONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long its guest, which may have been started anew, may then take to become a node again. An agent that waits for a
-/// network interface does so for 20 s.
+/// How long its guest, which may have been started anew, may then take to become a node again. An agent that waits for
+/// a network interface does so for 20 s.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long the cluster's owner may take to see why a guest's QEMU ended.

@@ -1,7 +1,7 @@
 //! What a kernel's watchers report on a console, one finding each.
 //!
-//! A console is the guest's: it may write there what it likes, and as much. So lines, findings and what is kept of each have bounds,
-//! and text that looks like a report is one; nothing but the verdict on that guest depends on it.
+//! A console is the guest's: it may write there what it likes, and as much. So lines, findings and what is kept of each
+//! have bounds, and text that looks like a report is one; nothing but the verdict on that guest depends on it.
 
 use std::io::{BufRead, Read};
 

@@ -18,8 +18,8 @@ use crate::{
 /// How long a guest may take to give its counts.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Prints a line `file PATH` for each file of counts of a module that niclab built, its bytes, and at last `end`, by which is told
-/// that all of it came. A module that was unloaded left its counts behind.
+/// Prints a line `file PATH` for each file of counts of a module that niclab built, its bytes, and at last `end`, by
+/// which is told that all of it came. A module that was unloaded left its counts behind.
 const ASK: &str = r#"
 debug=/sys/kernel/debug
 [ -d $debug/gcov ] || mount -t debugfs debugfs $debug

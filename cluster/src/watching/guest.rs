@@ -6,8 +6,8 @@ use niclab_spec::report::KernelFinding;
 /// As much is read of what kmemleak lists.
 const MOST_LEAKS_BYTES: usize = 256 * 1024;
 
-/// Asks for the watchers `$@`: a line `NAME on` or `NAME` and why not for each, then kmemleak's list. kmemleak passes over what is
-/// younger than 5 s, and reports what two scans found alike.
+/// Asks for the watchers `$@`: a line `NAME on` or `NAME` and why not for each, then kmemleak's list. kmemleak passes
+/// over what is younger than 5 s, and reports what two scans found alike.
 pub const ASK: &str = r#"
 debug=/sys/kernel/debug
 [ -d $debug/bdi ] || [ -d $debug/x86 ] || mount -t debugfs debugfs $debug 2>/dev/null
@@ -75,8 +75,8 @@ pub fn answer(wanted: &[Watcher], text: &str) -> Answer {
     Answer { on, off, leaks: leaks_in(leaks) }
 }
 
-/// kmemleak's blocks: `unreferenced object 0x... (size N):`, then lines that are set in. Those without a frame of a module are the
-/// kernel's own: it has all else built in, and the drivers alone are modules.
+/// kmemleak's blocks: `unreferenced object 0x... (size N):`, then lines that are set in. Those without a frame of a
+/// module are the kernel's own: it has all else built in, and the drivers alone are modules.
 fn leaks_in(text: &str) -> Vec<KernelFinding> {
     let mut found: Vec<KernelFinding> = Vec::new();
     let end =

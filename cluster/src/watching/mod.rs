@@ -42,8 +42,8 @@ pub struct Watched {
     pub watchers: Vec<Watcher>,
 }
 
-/// Asks all guests, and reads their consoles; nothing where their kernel does not watch. A guest that does not answer is one that did
-/// not watch.
+/// Asks all guests, and reads their consoles; nothing where their kernel does not watch. A guest that does not answer
+/// is one that did not watch.
 ///
 /// # Errors
 /// [`crate::boot::running::Failure`] when the cluster ends.

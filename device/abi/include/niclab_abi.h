@@ -66,15 +66,21 @@
 /* Buffers that the device fills with an [`event::Event`] each. Interrupts for each event. */
 #define NICLAB_QUEUE_EVENT 1U
 
-/* Transmit descriptor ring of the models that send by descriptor; the others leave it idle. Interrupts for chains that come back. */
+/*
+ * Transmit descriptor ring of the models that send by descriptor; the others leave it idle. Interrupts for chains that
+ * come back.
+ */
 #define NICLAB_QUEUE_TRANSMIT 2U
 
-/* Receive descriptor ring of the models that receive by descriptor; the others leave it idle. Interrupts for chains that come back. */
+/*
+ * Receive descriptor ring of the models that receive by descriptor; the others leave it idle. Interrupts for chains
+ * that come back.
+ */
 #define NICLAB_QUEUE_RECEIVE 3U
 
 /*
- * Never holds a descriptor and never interrupts: its notify register, which has a page of its own, is the doorbell of all requester and
- * completer pages, mapped into user programs.
+ * Never holds a descriptor and never interrupts: its notify register, which has a page of its own, is the doorbell of
+ * all requester and completer pages, mapped into user programs.
  */
 #define NICLAB_QUEUE_DOORBELL 4U
 
@@ -119,8 +125,8 @@
 #define NICLAB_FEATURE_HAND_OVER 128U
 
 /*
- * Barriers, multicasts and reductions of groups of nodes, which cards carry out among themselves ([`crate::posts::PostGroup`]).
- * With [`FEATURE_POSTS`].
+ * Barriers, multicasts and reductions of groups of nodes, which cards carry out among themselves
+ * ([`crate::posts::PostGroup`]). With [`FEATURE_POSTS`].
  */
 #define NICLAB_FEATURE_COLLECTIVES 256U
 
@@ -128,14 +134,14 @@
 #define NICLAB_FEATURE_CHANNELS 512U
 
 /*
- * Frames by rings of descriptors in the host's memory ([`crate::rings`]). The card has no ports of its own: they are the
- * driver's.
+ * Frames by rings of descriptors in the host's memory ([`crate::rings`]). The card has no ports of its own: they are
+ * the driver's.
  */
 #define NICLAB_FEATURE_RINGS 1024U
 
 /*
- * Configuration space, read-only for the guest. Bytes past the structure are zero. Magic word and version stand where
- * they stood in every version.
+ * Configuration space, read-only for the guest. Bytes past the structure are zero. Magic word and version stand
+ * where they stood in every version.
  */
 struct niclab_device_config {
 
@@ -197,8 +203,8 @@ struct niclab_device_config {
 	__u32 channel_payload_bytes;
 
 	/*
-	 * [`FEATURE_CHANNELS`]: bytes of a message that programs push first, before segments that double; zero: they push whole
-	 * messages.
+	 * [`FEATURE_CHANNELS`]: bytes of a message that programs push first, before segments that double; zero: they
+	 * push whole messages.
 	 */
 	__u32 channel_segment_bytes;
 };
@@ -207,16 +213,16 @@ NICLAB_ASSERT_SIZE(struct niclab_device_config, 96);
 /*
  * The BAR: shared-memory region [`REGION`] of the cluster function.
  *
- * Page 0 is the information page. All else is windows, which the card's model declares, and of which the information page
- * has a table ([`Window`]). Most belong to ports: each port has its own part of such a window, which the kernel driver maps
- * to the port's owner alone, so that the device takes the place of a store as the identity of the sender. A window of the
- * card is the same for all. Two windows of a port are common to all models: its requester page
- * ([`WINDOW_REQUESTER`]), from which it sends, and its completer page ([`WINDOW_COMPLETER`]), in which it says what it has
- * received.
+ * Page 0 is the information page. All else is windows, which the card's model declares, and of which the information
+ * page has a table ([`Window`]). Most belong to ports: each port has its own part of such a window, which the kernel
+ * driver maps to the port's owner alone, so that the device takes the place of a store as the identity of the sender.
+ * A window of the card is the same for all. Two windows of a port are common to all models: its requester page
+ * ([`WINDOW_REQUESTER`]), from which it sends, and its completer page ([`WINDOW_COMPLETER`]), in which it says what it
+ * has received.
  *
- * The requester page is that of Fröning, Litz and Brüning (2007), whose section 3.3 codes length and flags into the twelve address
- * bits of the store. This BAR is memory, where a device cannot see the address of a store, so that the page is a ring of
- * [`SLOTS`] slots and the twelve bits travel in the slot's launch word, which is stored last.
+ * The requester page is that of Fröning, Litz and Brüning (2007), whose section 3.3 codes length and flags into the
+ * twelve address bits of the store. This BAR is memory, where a device cannot see the address of a store, so that the
+ * page is a ring of [`SLOTS`] slots and the twelve bits travel in the slot's launch word, which is stored last.
  */
 
 /* Shared-memory region (virtio `shmid`) of the BAR. */
@@ -282,12 +288,16 @@ NICLAB_ASSERT_SIZE(struct niclab_info_page, 72);
 #define NICLAB_DOORBELL_WANTED 1U
 
 /*
- * One row of the table of windows. Page `n` of port `p`'s part is page `first_page + stride * p + n` of the BAR. From the
- * first port's part to the end of the last one's, a window has nothing of another window in it. Kinds are all different.
+ * One row of the table of windows. Page `n` of port `p`'s part is page `first_page + stride * p + n` of the BAR.
+ * From the first port's part to the end of the last one's, a window has nothing of another window in it. Kinds are
+ * all different.
  */
 struct niclab_window {
 
-	/* What it is for: [`WINDOW_REQUESTER`], [`WINDOW_COMPLETER`], or a number of the model's from [`WINDOW_OF_MODEL`] on. */
+	/*
+	 * What it is for: [`WINDOW_REQUESTER`], [`WINDOW_COMPLETER`], or a number of the model's from
+	 * [`WINDOW_OF_MODEL`] on.
+	 */
 	__u32 kind;
 
 	/* How it is to be mapped, a `CACHING_`. */
@@ -303,8 +313,8 @@ struct niclab_window {
 	__u32 pages;
 
 	/*
-	 * Pages from one port's part to the next one's, at least `pages`. Zero: there is one part, the card's, for any open
-	 * port.
+	 * Pages from one port's part to the next one's, at least `pages`. Zero: there is one part, the card's, for any
+	 * open port.
 	 */
 	__u32 stride;
 };
@@ -365,8 +375,8 @@ NICLAB_ASSERT_SIZE(struct niclab_window, 24);
 #define NICLAB_SLOT_TAG_WORD 8U
 
 /*
- * Word of the slot that says what the program had received when it launched: [`RECEIVED_KNOWN`] and, in bits 0..32, the
- * low half of the number of slices that it had consumed. Zero: not said.
+ * Word of the slot that says what the program had received when it launched: [`RECEIVED_KNOWN`] and, in bits 0..32,
+ * the low half of the number of slices that it had consumed. Zero: not said.
  *
  * No hardware needs it. A device outside of the guest looks at the pages when it gets to it, and learns from this word
  * whether it carries the launch out in the place that it has among the port's other events, which is what makes the
@@ -413,15 +423,15 @@ NICLAB_ASSERT_SIZE(struct niclab_window, 24);
  * Registers of a completer page, stored by the owner of the port (posted writes; followed by a doorbell when
  * [`InfoPage::doorbell`] wants one), and the words by which programs take turns. All else on the page is spare.
  *
- * Turns are how a live run has the simulator's model time ([`crate::config::FEATURE_TURNS`]). No hardware has them, and
- * they have no price. A program uses them on one port, the first that it opens.
+ * Turns are how a live run has the simulator's model time ([`crate::config::FEATURE_TURNS`]). No hardware has
+ * them, and they have no price. A program uses them on one port, the first that it opens.
  */
 struct niclab_completer_page {
 
 	/*
 	 * Slices that the program has consumed since the port was opened. Frees them for new packets. Written once for
-	 * every quarter of the queue, not for every message. A value that falls, or runs ahead of what was stored, is a
-	 * violation and is ignored.
+	 * every quarter of the queue, not for every message. A value that falls, or runs ahead of what was stored, is
+	 * a violation and is ignored.
 	 */
 	__u64 released;
 
@@ -433,8 +443,8 @@ struct niclab_completer_page {
 
 	/*
 	 * How many slices the program consumes between two stores of [`CompleterPage::released`], where it keeps to an
-	 * interval; zero: not said. Stored before a sender is authorized whose credits need it, and without a price: with
-	 * it the device knows in model time when each release is due, however late it looks at the register.
+	 * interval; zero: not said. Stored before a sender is authorized whose credits need it, and without a price:
+	 * with it the device knows in model time when each release is due, however late it looks at the register.
 	 */
 	__u64 release_interval;
 
@@ -444,12 +454,15 @@ struct niclab_completer_page {
 	/* Stored by the device before [`CompleterPage::turn`]: model time of the turn, in picoseconds. */
 	__u64 turn_time_ps;
 
-	/* Stored by the program: what it did of its last turn, a `REPORT_` in bits 0..2, and the number of that turn above. */
+	/*
+	 * Stored by the program: what it did of its last turn, a `REPORT_` in bits 0..2, and the number of that turn
+	 * above.
+	 */
 	__u64 report;
 
 	/*
-	 * Stored by the program before [`CompleterPage::report`]: model time, in picoseconds, before which an idle program
-	 * wants no turn unless something comes; zero: none until something comes.
+	 * Stored by the program before [`CompleterPage::report`]: model time, in picoseconds, before which an idle
+	 * program wants no turn unless something comes; zero: none until something comes.
 	 */
 	__u64 wake_ps;
 };
@@ -479,7 +492,10 @@ NICLAB_ASSERT_SIZE(struct niclab_completer_page, 56);
 /* [`CompleterPage::turn`]: nothing is under way, no program has anything to do, and none waits for a turn. */
 #define NICLAB_TURN_OVER 0x8000000000000000ULL
 
-/* [`CompleterPage::report`]: the program begins something, and waits for its first turn. All nodes' programs begin together. */
+/*
+ * [`CompleterPage::report`]: the program begins something, and waits for its first turn. All nodes' programs begin
+ * together.
+ */
 #define NICLAB_REPORT_READY 1U
 
 /* [`CompleterPage::report`]: it did one operation, and wants another turn. */
@@ -567,8 +583,9 @@ struct niclab_status_line {
 	__u64 sent;
 
 	/*
-	 * Why the last launch or register write was refused: a `REFUSED_` constant; zero when none was. The words are stored in
-	 * ascending order: whoever loads this one behind `refused` has the reason of that refusal, or of a later one.
+	 * Why the last launch or register write was refused: a `REFUSED_` constant; zero when none was. The words are
+	 * stored in ascending order: whoever loads this one behind `refused` has the reason of that refusal, or of a
+	 * later one.
 	 */
 	__u64 refusal;
 
@@ -608,8 +625,9 @@ NICLAB_ASSERT_SIZE(struct niclab_status_line, 64);
 #define NICLAB_REFUSED_PAYLOAD 8U
 
 /*
- * [`StatusLine::refusal`]: a segment that runs backwards, goes past its message, or belongs to none; a message launched
- * before the one before it was pushed whole; or one of which no more was pushed for so long that the card gave it up.
+ * [`StatusLine::refusal`]: a segment that runs backwards, goes past its message, or belongs to none; a message
+ * launched before the one before it was pushed whole; or one of which no more was pushed for so long that the card
+ * gave it up.
  */
 #define NICLAB_REFUSED_SEGMENT 9U
 
@@ -676,8 +694,8 @@ NICLAB_ASSERT_SIZE(struct niclab_reply, 8);
 #define NICLAB_OP_REVOKE 6U
 
 /*
- * Reads counters of the device, by name as `ethtool -S` does: [`CountersFrom`], answered by [`CountersHead`] and so many
- * [`Counter`]s.
+ * Reads counters of the device, by name as `ethtool -S` does: [`CountersFrom`], answered by [`CountersHead`] and so
+ * many [`Counter`]s.
  */
 #define NICLAB_OP_COUNTERS 7U
 
@@ -854,8 +872,8 @@ NICLAB_ASSERT_SIZE(struct niclab_counters_head, 8);
 struct niclab_counter {
 
 	/*
-	 * Name, first byte lowest, filled up with zeros, the last byte of them always zero: lower-case letters, digits and
-	 * underscores. No two counters of a device have the same.
+	 * Name, first byte lowest, filled up with zeros, the last byte of them always zero: lower-case letters, digits
+	 * and underscores. No two counters of a device have the same.
 	 */
 	__u64 name_0;
 
@@ -917,13 +935,14 @@ NICLAB_ASSERT_SIZE(struct niclab_event, 16);
 #define NICLAB_CAUSE_FRAMES 6U
 
 /*
- * The link of a card with stations of its own was cut, and `port` is 1, or is whole again, and `port` is 0. Of the two the later
- * one alone waits for a buffer. A driver whose link is cut when it leaves its first buffers is told at once.
+ * The link of a card with stations of its own was cut, and `port` is 1, or is whole again, and `port` is 0. Of the two
+ * the later one alone waits for a buffer. A driver whose link is cut when it leaves its first buffers is told at once.
  */
 #define NICLAB_CAUSE_LINK 7U
 
 /*
- * Regions of host memory ([`crate::config::FEATURE_REGIONS`]): what a program registers so that the card may read and write it.
+ * Regions of host memory ([`crate::config::FEATURE_REGIONS`]): what a program registers so that the card may read and
+ * write it.
  */
 
 /* Registers a region of host memory for a port: [`RegionOpen`] and its extents, answered by [`RegionOpened`]. */
@@ -972,7 +991,10 @@ NICLAB_ASSERT_SIZE(struct niclab_region_open, 24);
 /* Answer to [`OP_REGION_OPEN`]. */
 struct niclab_region_opened {
 
-	/* The region's name: 16 bits of number and, above, 16 bits that differ from those of earlier regions of the number. */
+	/*
+	 * The region's name: 16 bits of number and, above, 16 bits that differ from those of earlier regions of the
+	 * number.
+	 */
 	__u32 region;
 
 	/* Zero. */
@@ -998,16 +1020,16 @@ struct niclab_region_name {
 NICLAB_ASSERT_SIZE(struct niclab_region_name, 16);
 
 /*
- * Lists of posted receives ([`crate::config::FEATURE_LISTS`]): commands in the requester page, events in the receive queue,
- * counters beside the status line.
+ * Lists of posted receives ([`crate::config::FEATURE_LISTS`]): commands in the requester page, events in the receive
+ * queue, counters beside the status line.
  *
  * Pages, slots, launch words, doorbell, receive queue, numbers and the status line are those of every card
- * ([`crate::bar`], [`crate::receive`]). A slot carries a command where that of a card with slices carries a packet, and a slice
- * carries an event in place of a message: the status word, which is written last, has the number of the event in the same bits
- * as a slice has its own, and is polled in the same way.
+ * ([`crate::bar`], [`crate::receive`]). A slot carries a command where that of a card with slices carries a packet,
+ * and a slice carries an event in place of a message: the status word, which is written last, has the number of the
+ * event in the same bits as a slice has its own, and is polled in the same way.
  *
- * Semantics are those of Portals 3.0: a port has [`PORTALS`] portal table entries, each with a list of posted match entries
- * and an overflow list behind it. A match entry and its memory descriptor are one here.
+ * Semantics are those of Portals 3.0: a port has [`PORTALS`] portal table entries, each with a list of posted match
+ * entries and an overflow list behind it. A match entry and its memory descriptor are one here.
  */
 
 /* Portal table entries of each port. */
@@ -1016,7 +1038,10 @@ NICLAB_ASSERT_SIZE(struct niclab_region_name, 16);
 /* Counters of each port. */
 #define NICLAB_COUNTERS 32U
 
-/* Most match entries of a device, over all lists of all ports, wherever they lie (Portals 4: `ptl_ni_limits_t.max_entries`). */
+/*
+ * Most match entries of a device, over all lists of all ports, wherever they lie (Portals 4:
+ * `ptl_ni_limits_t.max_entries`).
+ */
 #define NICLAB_MAX_ENTRIES 8192U
 
 /* Most match entries of a portal, posted and for overflow together (Portals 4: `ptl_ni_limits_t.max_list_size`). */
@@ -1026,8 +1051,8 @@ NICLAB_ASSERT_SIZE(struct niclab_region_name, 16);
 #define NICLAB_COMMAND_MASK 255U
 
 /*
- * Command, a [`TransferCommand`]: sends part of a region to a portal of another port. Words of the slot behind a command's
- * layout are zero.
+ * Command, a [`TransferCommand`]: sends part of a region to a portal of another port. Words of the slot behind a
+ * command's layout are zero.
  */
 #define NICLAB_COMMAND_PUT 1U
 
@@ -1035,19 +1060,22 @@ NICLAB_ASSERT_SIZE(struct niclab_region_name, 16);
 #define NICLAB_COMMAND_GET 2U
 
 /*
- * Command, an [`AppendCommand`]: appends a match entry to a list of this port. Its handle is the launch's sequence number.
- * Before it is linked, the unexpected messages of the portal are searched, oldest first: those that it matches are its own at
- * once ([`EVENT_PUT_OVERFLOW`]).
+ * Command, an [`AppendCommand`]: appends a match entry to a list of this port. Its handle is the launch's sequence
+ * number. Before it is linked, the unexpected messages of the portal are searched, oldest first: those that it matches
+ * are its own at once ([`EVENT_PUT_OVERFLOW`]).
  */
 #define NICLAB_COMMAND_APPEND 3U
 
 /*
- * Command, an [`UnlinkCommand`]: unlinks a match entry. Answered by [`EVENT_UNLINKED`]. Messages that it has begun to take are
- * taken to their end.
+ * Command, an [`UnlinkCommand`]: unlinks a match entry. Answered by [`EVENT_UNLINKED`]. Messages that it has begun to
+ * take are taken to their end.
  */
 #define NICLAB_COMMAND_UNLINK 4U
 
-/* Command, an [`ArmCounterCommand`]: one interrupt as soon as a counter has so many successes, at once when it has them already. */
+/*
+ * Command, an [`ArmCounterCommand`]: one interrupt as soon as a counter has so many successes, at once when it has
+ * them already.
+ */
 #define NICLAB_COMMAND_ARM_COUNTER 5U
 
 /* The words of [`COMMAND_PUT`] and [`COMMAND_GET`]. */
@@ -1128,8 +1156,8 @@ struct niclab_append_command {
 	__u64 counter;
 
 	/*
-	 * With [`ENTRY_MAX_SIZE`]: the entry is unlinked once fewer bytes than this are left; with [`ENTRY_TRUNCATE`], too, it
-	 * says nothing. Otherwise zero.
+	 * With [`ENTRY_MAX_SIZE`]: the entry is unlinked once fewer bytes than this are left; with [`ENTRY_TRUNCATE`],
+	 * too, it says nothing. Otherwise zero.
 	 */
 	__u64 max_size;
 };
@@ -1167,8 +1195,8 @@ NICLAB_ASSERT_SIZE(struct niclab_arm_counter_command, 16);
 #define NICLAB_COMMAND_SENT 1024U
 
 /*
- * Flag of [`COMMAND_PUT`], [`COMMAND_GET`] and [`COMMAND_APPEND`]: successes are counted and not told by events, but for
- * [`EVENT_UNLINKED`]. Failures are always told by events.
+ * Flag of [`COMMAND_PUT`], [`COMMAND_GET`] and [`COMMAND_APPEND`]: successes are counted and not told by events, but
+ * for [`EVENT_UNLINKED`]. Failures are always told by events.
  */
 #define NICLAB_COMMAND_COUNT_ONLY 2048U
 
@@ -1182,8 +1210,9 @@ NICLAB_ASSERT_SIZE(struct niclab_arm_counter_command, 16);
 #define NICLAB_ENTRY_REMOTE_OFFSET 0x40000U
 
 /*
- * Flag of [`COMMAND_APPEND`]: [`AppendCommand::max_size`] counts, unless a longer message is cut ([`ENTRY_TRUNCATE`]). An entry whose offset the
- * initiator says is not unlinked by it: a message at whose offset fewer bytes are left does not match.
+ * Flag of [`COMMAND_APPEND`]: [`AppendCommand::max_size`] counts, unless a longer message is cut ([`ENTRY_TRUNCATE`]).
+ * An entry whose offset the initiator says is not unlinked by it: a message at whose offset fewer bytes are left does
+ * not match.
  */
 #define NICLAB_ENTRY_MAX_SIZE 0x80000U
 
@@ -1238,7 +1267,10 @@ struct niclab_list_event {
 	/* Zero. */
 	__u64 reserved;
 
-	/* Kind, bits 0..8; result, 8..16; portal, 16..24; zero, 24..32; the event's number, from 1 and wrapping, 32..64. */
+	/*
+	 * Kind, bits 0..8; result, 8..16; portal, 16..24; zero, 24..32; the event's number, from 1 and wrapping,
+	 * 32..64.
+	 */
 	__u64 status;
 };
 NICLAB_ASSERT_SIZE(struct niclab_list_event, 88);
@@ -1262,8 +1294,8 @@ NICLAB_ASSERT_SIZE(struct niclab_list_event, 88);
 #define NICLAB_EVENT_GET 4U
 
 /*
- * Kind: all of a put has left the memory: the other card has it. Also tells that a put ended without, where it wants no
- * other event.
+ * Kind: all of a put has left the memory: the other card has it. Also tells that a put ended without, where it wants
+ * no other event.
  */
 #define NICLAB_EVENT_SENT 5U
 
@@ -1273,7 +1305,10 @@ NICLAB_ASSERT_SIZE(struct niclab_list_event, 88);
 /* Kind: what a get asked for was stored, or could not be had. */
 #define NICLAB_EVENT_REPLY 7U
 
-/* Kind: an entry is not linked any more, and the last operation that it had begun is over: its memory is the program's. With result [`RESULT_NOT_FOUND`] it was not when [`COMMAND_UNLINK`] came. */
+/*
+ * Kind: an entry is not linked any more, and the last operation that it had begun is over: its memory is the
+ * program's. With result [`RESULT_NOT_FOUND`] it was not when [`COMMAND_UNLINK`] came.
+ */
 #define NICLAB_EVENT_UNLINKED 8U
 
 /* Kind: a command was refused; the result says why. Nothing of it was done. */
@@ -1310,8 +1345,8 @@ NICLAB_ASSERT_SIZE(struct niclab_list_event, 88);
 #define NICLAB_RESULT_NOT_FOUND 9U
 
 /*
- * Result: no room for another match entry: device memory is full and so is the spill area, the device has [`MAX_ENTRIES`],
- * or the portal has [`MAX_LIST_SIZE`].
+ * Result: no room for another match entry: device memory is full and so is the spill area, the device has
+ * [`MAX_ENTRIES`], or the portal has [`MAX_LIST_SIZE`].
  */
 #define NICLAB_RESULT_LIST_FULL 10U
 
@@ -1330,14 +1365,14 @@ struct niclab_list_counter {
 NICLAB_ASSERT_SIZE(struct niclab_list_counter, 16);
 
 /*
- * Byte offset, from the status line, of a port's counters. The memory that a port opens with the status line is a whole
- * page on such cards.
+ * Byte offset, from the status line, of a port's counters. The memory that a port opens with the status line is a
+ * whole page on such cards.
  */
 #define NICLAB_COUNTERS_OFFSET 1024U
 
 /*
- * Gives the device host memory for match entries that its own does not hold: [`SpillOpen`], once, by the driver. The device
- * forgets it with [`crate::control::OP_RESET`], or with its own reset: then the memory is the driver's again.
+ * Gives the device host memory for match entries that its own does not hold: [`SpillOpen`], once, by the driver. The
+ * device forgets it with [`crate::control::OP_RESET`], or with its own reset: then the memory is the driver's again.
  */
 #define NICLAB_OP_SPILL_OPEN 13U
 
@@ -1353,16 +1388,16 @@ struct niclab_spill_open {
 NICLAB_ASSERT_SIZE(struct niclab_spill_open, 16);
 
 /*
- * Posts ([`crate::config::FEATURE_POSTS`]): messages that are sent out of registered memory to nodes, and received into memory
- * that is posted for whatever comes next.
+ * Posts ([`crate::config::FEATURE_POSTS`]): messages that are sent out of registered memory to nodes, and received
+ * into memory that is posted for whatever comes next.
  *
  * Pages, slots, launch words, doorbell, receive queue, numbers and the status line are those of every card
- * ([`crate::bar`], [`crate::receive`]); memory is part of regions ([`crate::region`]). A slot carries a command, and a slice of
- * the receive queue an event, whose status word is polled as a slice's is. A card has one port, which sends to every node: the
- * header on its network names nodes, and no ports (Jaganathan, Underwood, Sass 2003).
+ * ([`crate::bar`], [`crate::receive`]); memory is part of regions ([`crate::region`]). A slot carries a command, and a
+ * slice of the receive queue an event, whose status word is polled as a slice's is. A card has one port, which sends
+ * to every node: the header on its network names nodes, and no ports (Jaganathan, Underwood, Sass 2003).
  *
- * The device takes a command only while the receive queue has a place for the event that it is due: until then the launch waits
- * in the page. A receive holds its place until its message is there, a send until the card has its data.
+ * The device takes a command only while the receive queue has a place for the event that it is due: until then the
+ * launch waits in the page. A receive holds its place until its message is there, a send until the card has its data.
  */
 
 /* Launch word, bits 0..8: the command, a `POST_SEND` or a `POST_RECEIVE`. Bits 8..32 are its flags. */
@@ -1372,8 +1407,8 @@ NICLAB_ASSERT_SIZE(struct niclab_spill_open, 16);
 #define NICLAB_POST_SEND 1U
 
 /*
- * Command, a [`ReceiveCommand`]: part of a region becomes room for one message, from whichever node. Room is taken in the order
- * in which it was posted, as the first packets of messages arrive.
+ * Command, a [`ReceiveCommand`]: part of a region becomes room for one message, from whichever node. Room is taken in
+ * the order in which it was posted, as the first packets of messages arrive.
  */
 #define NICLAB_POST_RECEIVE 2U
 
@@ -1381,27 +1416,27 @@ NICLAB_ASSERT_SIZE(struct niclab_spill_open, 16);
 #define NICLAB_POST_BARRIER 3U
 
 /*
- * Command, a [`MulticastCommand`]: sends part of a region to every other member of a group, where it is an ordinary message
- * ([`POST_EVENT_RECEIVED`]). Is done once all have it in their memory.
+ * Command, a [`MulticastCommand`]: sends part of a region to every other member of a group, where it is an ordinary
+ * message ([`POST_EVENT_RECEIVED`]). Is done once all have it in their memory.
  */
 #define NICLAB_POST_MULTICAST 4U
 
 /*
- * Command, a [`ReduceCommand`]: every member names values in its memory, and has in their place what the operator makes of those
- * of all members.
+ * Command, a [`ReduceCommand`]: every member names values in its memory, and has in their place what the operator
+ * makes of those of all members.
  */
 #define NICLAB_POST_REDUCE 5U
 
 /*
- * Flag of [`POST_RECEIVE`]: one interrupt once the event of its message is stored. The network's header has no bit for it, so
- * that the receiver asks, and not the sender. Of [`POST_BARRIER`], [`POST_MULTICAST`] and [`POST_REDUCE`]: one once
- * [`POST_EVENT_DONE`] is stored.
+ * Flag of [`POST_RECEIVE`]: one interrupt once the event of its message is stored. The network's header has no bit for
+ * it, so that the receiver asks, and not the sender. Of [`POST_BARRIER`], [`POST_MULTICAST`] and [`POST_REDUCE`]: one
+ * once [`POST_EVENT_DONE`] is stored.
  */
 #define NICLAB_POST_INTERRUPT 256U
 
 /*
- * Flag of [`POST_SEND`]: [`POST_EVENT_SENT`] tells when the card has the data: the memory may be used again. Messages to several
- * nodes may be sent in another order than that of their launches.
+ * Flag of [`POST_SEND`]: [`POST_EVENT_SENT`] tells when the card has the data: the memory may be used again. Messages
+ * to several nodes may be sent in another order than that of their launches.
  */
 #define NICLAB_POST_TELL_SENT 512U
 
@@ -1518,14 +1553,14 @@ NICLAB_ASSERT_SIZE(struct niclab_reduce_command, 40);
 #define NICLAB_POST_MAX_COLLECTIVE_BYTES 0x10000U
 
 /*
- * Operator: the sum. Integers wrap; doubles are added in an order that the group's alone decides, so that every member has the
- * same bits. A sum that is no number is the one that [`POST_MIN`] names.
+ * Operator: the sum. Integers wrap; doubles are added in an order that the group's alone decides, so that every member
+ * has the same bits. A sum that is no number is the one that [`POST_MIN`] names.
  */
 #define NICLAB_POST_SUM 1U
 
 /*
- * Operator: the least. Of doubles, -0 is less than 0, and with any that is no number the result is the quiet one without sign
- * and payload, `0x7ff8000000000000`.
+ * Operator: the least. Of doubles, -0 is less than 0, and with any that is no number the result is the quiet one
+ * without sign and payload, `0x7ff8000000000000`.
  */
 #define NICLAB_POST_MIN 2U
 
@@ -1559,12 +1594,15 @@ struct niclab_post_event {
 	/* Bytes that were stored or sent. */
 	__u64 moved_bytes;
 
-	/* [`POST_EVENT_RECEIVED`]: the node that sent the message. [`POST_EVENT_DONE`]: the group. Else the node that it was for. */
+	/*
+	 * [`POST_EVENT_RECEIVED`]: the node that sent the message. [`POST_EVENT_DONE`]: the group. Else the node that
+	 * it was for.
+	 */
 	__u64 source;
 
 	/*
-	 * Number of the message among those between this node and the other, as the card counts them, from 1; zero where it does
-	 * not, and of multicasts. [`POST_EVENT_DONE`]: zero.
+	 * Number of the message among those between this node and the other, as the card counts them, from 1; zero
+	 * where it does not, and of multicasts. [`POST_EVENT_DONE`]: zero.
 	 */
 	__u64 message;
 
@@ -1601,8 +1639,8 @@ NICLAB_ASSERT_SIZE(struct niclab_post_event, 88);
 #define NICLAB_POST_EVENT_REFUSED 3U
 
 /*
- * Kind: a message was not delivered, as far as the card knows, and it has given up. Comes once the queue has a place, as none is
- * held for it.
+ * Kind: a message was not delivered, as far as the card knows, and it has given up. Comes once the queue has a place,
+ * as none is held for it.
  */
 #define NICLAB_POST_EVENT_FAILED 4U
 
@@ -1652,8 +1690,8 @@ NICLAB_ASSERT_SIZE(struct niclab_post_event, 88);
 #define NICLAB_POST_UNALIKE 13U
 
 /*
- * Changes when the card interrupts the host of a port, while it runs: [`PostRules`]. Refused where the card's protocol has no
- * component for it.
+ * Changes when the card interrupts the host of a port, while it runs: [`PostRules`]. Refused where the card's protocol
+ * has no component for it.
  */
 #define NICLAB_OP_POST_RULES 14U
 
@@ -1681,10 +1719,10 @@ NICLAB_ASSERT_SIZE(struct niclab_post_rules, 32);
 #define NICLAB_POST_ANY_SOURCE 0xffffU
 
 /*
- * Makes a group of nodes, or drops it: [`PostGroup`]. Refused with [`crate::control::STATUS_BAD_VALUE`] where there is a group of
- * this name, or the members are none of a group; with [`crate::control::STATUS_NO_SPACE`] beyond [`POST_GROUPS`]; with
- * [`crate::control::STATUS_BAD_OPERATION`] where the card's protocol loses messages. To be dropped there must be one, else
- * [`crate::control::STATUS_NOT_FOUND`].
+ * Makes a group of nodes, or drops it: [`PostGroup`]. Refused with [`crate::control::STATUS_BAD_VALUE`] where there is
+ * a group of this name, or the members are none of a group; with [`crate::control::STATUS_NO_SPACE`] beyond
+ * [`POST_GROUPS`]; with [`crate::control::STATUS_BAD_OPERATION`] where the card's protocol loses messages. To be
+ * dropped there must be one, else [`crate::control::STATUS_NOT_FOUND`].
  */
 #define NICLAB_OP_POST_GROUP 15U
 
@@ -1704,8 +1742,8 @@ struct niclab_post_group {
 	__u32 group;
 
 	/*
-	 * Members, at most [`POST_MAX_MEMBERS`], this node among them, none twice, in the same order at every member; none: the
-	 * group is dropped.
+	 * Members, at most [`POST_MAX_MEMBERS`], this node among them, none twice, in the same order at every member;
+	 * none: the group is dropped.
 	 */
 	__u32 members;
 
@@ -1725,30 +1763,31 @@ NICLAB_ASSERT_SIZE(struct niclab_post_member, 4);
 /*
  * Channels ([`crate::config::FEATURE_CHANNELS`]): active messages over logical channels (Ulmer, Yalamanchili).
  *
- * Each port of the card is a logical channel, owned by the program that opened the port. A message is *pushed*: the program
- * stores its header into a slot of the requester page, the header ring of the channel's outbound queue, and what more belongs to
- * it into the queue's payload region, a window of its own ([`WINDOW_CHANNEL_PAYLOAD`]). Nothing is read from the program's
- * memory.
+ * Each port of the card is a logical channel, owned by the program that opened the port. A message is *pushed*: the
+ * program stores its header into a slot of the requester page, the header ring of the channel's outbound queue, and
+ * what more belongs to it into the queue's payload region, a window of its own ([`WINDOW_CHANNEL_PAYLOAD`]). Nothing
+ * is read from the program's memory.
  *
- * A long message may be pushed in segments, so that the card sends its begin while the program still pushes its end: the first
- * launch says how much of it is there, and each [`CHANNEL_SEGMENT`] behind it how much there is by then. A header and its
- * segments are launched one behind the other, with nothing between them.
+ * A long message may be pushed in segments, so that the card sends its begin while the program still pushes its end:
+ * the first launch says how much of it is there, and each [`CHANNEL_SEGMENT`] behind it how much there is by then. A
+ * header and its segments are launched one behind the other, with nothing between them.
  *
- * A message that comes is a slice of the receive queue ([`crate::receive`]) with one payload word, the handler, and the four
- * integers as its tag; one with payload has another word before these, which says where in the endpoint's payload region it is
- * ([`payload_place`]). The program gives the room of a payload back with its slice. [`crate::receive::SliceStatus`] names the
- * sender's channel.
+ * A message that comes is a slice of the receive queue ([`crate::receive`]) with one payload word, the handler, and
+ * the four integers as its tag; one with payload has another word before these, which says where in the endpoint's
+ * payload region it is ([`payload_place`]). The program gives the room of a payload back with its slice.
+ * [`crate::receive::SliceStatus`] names the sender's channel.
  *
- * A message stays in the outbound queue until the other card has acknowledged all of it. [`crate::receive::StatusLine::sent`]
- * counts the messages that have left it, in the order of their launches: by that the program knows which part of the payload
- * region is free. The card writes a status line for each message with payload that leaves, and for each that asked for it
- * ([`CHANNEL_NOTIFY`]). What another card refuses for good is counted as refused there, with the reason, and as one that has left.
- * A header that the card itself refuses counts likewise, in its place, but for one with [`crate::receive::REFUSED_SEGMENT`].
+ * A message stays in the outbound queue until the other card has acknowledged all of it.
+ * [`crate::receive::StatusLine::sent`] counts the messages that have left it, in the order of their launches: by that
+ * the program knows which part of the payload region is free. The card writes a status line for each message with
+ * payload that leaves, and for each that asked for it ([`CHANNEL_NOTIFY`]). What another card refuses for good is
+ * counted as refused there, with the reason, and as one that has left. A header that the card itself refuses counts
+ * likewise, in its place, but for one with [`crate::receive::REFUSED_SEGMENT`].
  */
 
 /*
- * [`crate::bar::Window::kind`]: the payload region of a channel's outbound queue. [`CHANNEL_PAYLOAD_BYTES`] for each port,
- * of which a card may offer less.
+ * [`crate::bar::Window::kind`]: the payload region of a channel's outbound queue. [`CHANNEL_PAYLOAD_BYTES`] for each
+ * port, of which a card may offer less.
  */
 #define NICLAB_WINDOW_CHANNEL_PAYLOAD 16U
 
@@ -1783,8 +1822,8 @@ NICLAB_ASSERT_SIZE(struct niclab_post_member, 4);
 #define NICLAB_CHANNEL_MAX_BULK_BYTES 0xc000U
 
 /*
- * Handlers below this number are predefined, the same everywhere: the library's own, and from [`CHANNEL_PING`] on those of
- * peripherals.
+ * Handlers below this number are predefined, the same everywhere: the library's own, and from [`CHANNEL_PING`] on
+ * those of peripherals.
  */
 #define NICLAB_CHANNEL_FIRST_HANDLER 32U
 
@@ -1798,27 +1837,33 @@ NICLAB_ASSERT_SIZE(struct niclab_post_member, 4);
 #define NICLAB_CHANNEL_PONG 17U
 
 /*
- * A bridge: sends the payload over its Ethernet port, in UDP datagrams. Integers: the node that gets them; its IPv4 address; the
- * bridge's own; the ports, [`bridge_ports`].
+ * A bridge: sends the payload over its Ethernet port, in UDP datagrams. Integers: the node that gets them; its IPv4
+ * address; the bridge's own; the ports, [`bridge_ports`].
  */
 #define NICLAB_CHANNEL_BRIDGE 18U
 
 /*
- * From a bridge, to who last sent by its address and port: a datagram that came there. Integers: the node that it is from, 65535 for
- * somebody else; its IPv4 address; the bridge's own; the ports, [`bridge_ports`].
+ * From a bridge, to who last sent by its address and port: a datagram that came there. Integers: the node that it is
+ * from, 65535 for somebody else; its IPv4 address; the bridge's own; the ports, [`bridge_ports`].
  */
 #define NICLAB_CHANNEL_BRIDGED 19U
 
 /* Block storage: stores the payload. Integers: the first block; three that come back. */
 #define NICLAB_CHANNEL_STORE 20U
 
-/* Answer to [`CHANNEL_STORE`]. Integers: how many blocks were stored, 0 where there is no room for them; the three of the request. */
+/*
+ * Answer to [`CHANNEL_STORE`]. Integers: how many blocks were stored, 0 where there is no room for them; the three of
+ * the request.
+ */
 #define NICLAB_CHANNEL_STORED 21U
 
 /* Block storage: sends blocks. Integers: the first; how many; two that come back. */
 #define NICLAB_CHANNEL_LOAD 22U
 
-/* Answer to [`CHANNEL_LOAD`] with the blocks. Integers: the first; how many, 0 where they are not there; the two of the request. */
+/*
+ * Answer to [`CHANNEL_LOAD`] with the blocks. Integers: the first; how many, 0 where they are not there; the two of
+ * the request.
+ */
 #define NICLAB_CHANNEL_LOADED 23U
 
 /* A card with a function: applies it to the payload. The integers come back. */
@@ -1831,9 +1876,9 @@ NICLAB_ASSERT_SIZE(struct niclab_post_member, 4);
 #define NICLAB_STORAGE_BLOCK_BYTES 512U
 
 /*
- * The words of [`CHANNEL_SHORT`]. Of the 28 bytes of a short message (section 5.1) four are the channel, which the place of
- * the store says, four the handler and 16 the integers; the others are the destination. With the word that tells the card of
- * it the burst has 32.
+ * The words of [`CHANNEL_SHORT`]. Of the 28 bytes of a short message (section 5.1) four are the channel, which the
+ * place of the store says, four the handler and 16 the integers; the others are the destination. With the word
+ * that tells the card of it the burst has 32.
  */
 struct niclab_message_header {
 
@@ -1945,8 +1990,8 @@ struct niclab_segment {
 NICLAB_ASSERT_SIZE(struct niclab_segment, 8);
 
 /*
- * Says where the payload of messages for a port goes: [`ChannelPayload`]. Until then messages with payload for it are refused.
- * Refused itself with [`crate::control::STATUS_PORT_BUSY`] while payload is in the region before.
+ * Says where the payload of messages for a port goes: [`ChannelPayload`]. Until then messages with payload for it are
+ * refused. Refused itself with [`crate::control::STATUS_PORT_BUSY`] while payload is in the region before.
  */
 #define NICLAB_OP_CHANNEL_PAYLOAD 16U
 
@@ -1988,11 +2033,11 @@ struct niclab_channel_expose {
 NICLAB_ASSERT_SIZE(struct niclab_channel_expose, 16);
 
 /*
- * Descriptor rings ([`crate::config::FEATURE_RINGS`]): frames are sent out of memory, and received into memory, that descriptors
- * in the host's memory name. The card walks them by itself.
+ * Descriptor rings ([`crate::config::FEATURE_RINGS`]): frames are sent out of memory, and received into memory, that
+ * descriptors in the host's memory name. The card walks them by itself.
  *
- * A descriptor has the 16 bytes of the DEC 21140 (*21140A PCI Fast Ethernet LAN Controller Hardware Reference Manual*, section
- * 4.2), in two words of 64 bits, least significant byte first:
+ * A descriptor has the 16 bytes of the DEC 21140 (*21140A PCI Fast Ethernet LAN Controller Hardware Reference Manual*,
+ * section 4.2), in two words of 64 bits, least significant byte first:
  *
  * | word | bits | what |
  * |---|---|---|
@@ -2005,15 +2050,15 @@ NICLAB_ASSERT_SIZE(struct niclab_channel_expose, 16);
  * | 0 | 61, 62 | [`RING_FIRST`], [`RING_LAST`], of what is sent: the frame begins, ends here |
  * | 1 | 0..32, 32..64 | addresses of the buffers |
  *
- * Between two descriptors that are not chained the card skips so many bytes as [`RingStart::skip_bytes`] says; behind a chained
- * one lie as many. They are the driver's, but for the first word of them in what is sent ([`RING_MESSAGE_WORD`]), which no
- * hardware would read: it tells reports how long the message is whose first frame begins there, and what the driver knew when it
- * sent the frame. Where that is all that the card had told it by then, the order in which the host did things is known, and with it
- * when they were done in model time.
+ * Between two descriptors that are not chained the card skips so many bytes as [`RingStart::skip_bytes`] says; behind
+ * a chained one lie as many. They are the driver's, but for the first word of them in what is sent
+ * ([`RING_MESSAGE_WORD`]), which no hardware would read: it tells reports how long the message is whose first frame
+ * begins there, and what the driver knew when it sent the frame. Where that is all that the card had told it by then,
+ * the order in which the host did things is known, and with it when they were done in model time.
  *
- * The driver fills all words but the first, then stores the first, which makes the descriptor the card's; the card gives it back
- * by the same word. Then it notifies queue 2 or 3 ([`crate::QUEUE_TRANSMIT`], [`crate::QUEUE_RECEIVE`]), which never hold a
- * chain: a poll demand.
+ * The driver fills all words but the first, then stores the first, which makes the descriptor the card's; the card
+ * gives it back by the same word. Then it notifies queue 2 or 3 ([`crate::QUEUE_TRANSMIT`], [`crate::QUEUE_RECEIVE`]),
+ * which never hold a chain: a poll demand.
  */
 
 /* Says where a ring begins, and that the card shall walk it: [`RingStart`]. No answer's body. */
@@ -2029,20 +2074,20 @@ NICLAB_ASSERT_SIZE(struct niclab_channel_expose, 16);
 #define NICLAB_OP_RING_TERMS 21U
 
 /*
- * CPU-driven ([`RingTerms::receive_buffers`] is zero): reads status and head of the first frame in the card's FIFO. No body,
- * answered by [`FifoHead`].
+ * CPU-driven ([`RingTerms::receive_buffers`] is zero): reads status and head of the first frame in the card's FIFO. No
+ * body, answered by [`FifoHead`].
  */
 #define NICLAB_OP_FIFO_LOOK 22U
 
 /*
- * CPU-driven: stores a part of the first frame in the FIFO where it belongs, and drops the frame: [`FifoTake`]. Answered, without
- * a body, when it is stored.
+ * CPU-driven: stores a part of the first frame in the FIFO where it belongs, and drops the frame: [`FifoTake`].
+ * Answered, without a body, when it is stored.
  */
 #define NICLAB_OP_FIFO_TAKE 23U
 
 /*
- * CPU-driven: puts a frame into the FIFO in front of the wire, a head that the processor stores and data that the card reads:
- * [`FifoSend`]. Answered, without a body, when the card has read all of it.
+ * CPU-driven: puts a frame into the FIFO in front of the wire, a head that the processor stores and data that the card
+ * reads: [`FifoSend`]. Answered, without a body, when the card has read all of it.
  */
 #define NICLAB_OP_FIFO_SEND 24U
 
@@ -2098,8 +2143,8 @@ NICLAB_ASSERT_SIZE(struct niclab_ring_interrupts, 16);
 struct niclab_ring_terms {
 
 	/*
-	 * Descriptors that the receive ring shall have, each with a buffer for a whole frame. 0: there are no rings, and the
-	 * processor drives each transfer ([`OP_FIFO_LOOK`]).
+	 * Descriptors that the receive ring shall have, each with a buffer for a whole frame. 0: there are no rings,
+	 * and the processor drives each transfer ([`OP_FIFO_LOOK`]).
 	 */
 	__u32 receive_buffers;
 
@@ -2128,8 +2173,8 @@ struct niclab_ring_terms {
 	__u32 protocol;
 
 	/*
-	 * How many drivers have asked this card for its terms, this one included: what a driver of hardware would count in the
-	 * card's serial memory. See [`crate::active_ports::INCARNATIONS`].
+	 * How many drivers have asked this card for its terms, this one included: what a driver of hardware would
+	 * count in the card's serial memory. See [`crate::active_ports::INCARNATIONS`].
 	 */
 	__u32 incarnation;
 
@@ -2211,9 +2256,9 @@ NICLAB_ASSERT_SIZE(struct niclab_fifo_send, 48);
 #define NICLAB_RING_MAX_SKIP_BYTES 120U
 
 /*
- * Word of a descriptor and what lies behind it, of 64 bits, of a descriptor in which a frame begins that is sent. Its lower half,
- * where the frame is a message's first: the bytes of the message. Its upper half, [`RING_RECEIVED_SHIFT`]: the frames that the
- * driver had taken out of the receive ring since it was started, modulo 2^32.
+ * Word of a descriptor and what lies behind it, of 64 bits, of a descriptor in which a frame begins that is sent. Its
+ * lower half, where the frame is a message's first: the bytes of the message. Its upper half, [`RING_RECEIVED_SHIFT`]:
+ * the frames that the driver had taken out of the receive ring since it was started, modulo 2^32.
  */
 #define NICLAB_RING_MESSAGE_WORD 2U
 
@@ -2259,40 +2304,47 @@ NICLAB_ASSERT_SIZE(struct niclab_fifo_send, 48);
 /* Status of what was received: the ring had too little room for the whole frame (DE). */
 #define NICLAB_RING_STATUS_TRUNCATED 0x4000U
 
-/* Status of what was received: lowest bit of the length in bytes, from the Ethernet header to the last byte that is stored. */
+/*
+ * Status of what was received: lowest bit of the length in bytes, from the Ethernet header to the last byte that is
+ * stored.
+ */
 #define NICLAB_RING_LENGTH_SHIFT 16U
 
 /*
- * Status of what was sent: the frame is shorter than its headers, longer than the network's, or its buffers are in too many
- * descriptors.
+ * Status of what was sent: the frame is shorter than its headers, longer than the network's, or its buffers are in too
+ * many descriptors.
  */
 #define NICLAB_RING_STATUS_LENGTH 4U
 
 /* Status of what was sent: a buffer is not memory of the guest. */
 #define NICLAB_RING_STATUS_ADDRESS 8U
 
-/* Status of what was sent: the source address is not the node's, or the frame is of a protocol that is not this card's. */
+/*
+ * Status of what was sent: the source address is not the node's, or the frame is of a protocol that is not this
+ * card's.
+ */
 #define NICLAB_RING_STATUS_FORGED 16U
 
 /* Status of what was sent: a descriptor that begins a frame within another, or goes on with none. */
 #define NICLAB_RING_STATUS_SEGMENT 32U
 
 /*
- * Active ports: what the drivers of two nodes whose cards have descriptor rings ([`crate::rings`]) say to one another (Chiola,
- * Ciaccio, Mancini, Rotondo, the paper on DEC 2114x with efficient flow control).
+ * Active ports: what the drivers of two nodes whose cards have descriptor rings ([`crate::rings`]) say to one another
+ * (Chiola, Ciaccio, Mancini, Rotondo, the paper on DEC 2114x with efficient flow control).
  *
- * A message is cut into frames. Behind the Ethernet header each has a [`FrameHead`], least significant byte first, and then its
- * part of the message; the card puts a check sequence of [`CHECK_BYTES`] behind it, and takes it away. That and the head are 12
- * bytes: 12.2 of Fast Ethernet's 12.5 MB/s within 1 % leave 13.
+ * A message is cut into frames. Behind the Ethernet header each has a [`FrameHead`], least significant byte first, and
+ * then its part of the message; the card puts a check sequence of [`CHECK_BYTES`] behind it, and takes it away. That
+ * and the head are 12 bytes: 12.2 of Fast Ethernet's 12.5 MB/s within 1 % leave 13.
  *
- * All frames from one node to another are numbered from 1, but for acknowledgements, so that a driver knows when one was lost.
- * Nothing is ever sent again. A node that has sent as many as its window has waits until the other has taken them out of its
- * receive ring and says so ([`FRAME_ACKNOWLEDGEMENT`]).
+ * All frames from one node to another are numbered from 1, but for acknowledgements, so that a driver knows when one
+ * was lost. Nothing is ever sent again. A node that has sent as many as its window has waits until the other has taken
+ * them out of its receive ring and says so ([`FRAME_ACKNOWLEDGEMENT`]).
  *
- * A driver that was loaded again knows nothing of what its predecessor sent and took. So frames say which of a node's drivers, one
- * after another ([`INCARNATIONS`]), they are of and for. Who hears of a later one of a node than before begins anew with it: both
- * number from 1, with a whole window. What is of an earlier one is dropped, and so is what is for an earlier one, which is answered
- * by an acknowledgement. A driver that has a predecessor tells all others so as it starts, by an acknowledgement of nothing.
+ * A driver that was loaded again knows nothing of what its predecessor sent and took. So frames say which of a node's
+ * drivers, one after another ([`INCARNATIONS`]), they are of and for. Who hears of a later one of a node than before
+ * begins anew with it: both number from 1, with a whole window. What is of an earlier one is dropped, and so is what
+ * is for an earlier one, which is answered by an acknowledgement. A driver that has a predecessor tells all others so
+ * as it starts, by an acknowledgement of nothing.
  */
 
 /* Active ports of a node. */
@@ -2328,7 +2380,10 @@ struct niclab_frame_head {
 	/* The receiving port, likewise; and which driver of the receiving node is meant. */
 	__u8 target_port;
 
-	/* Number of the frame, from 1 and wrapping; of an acknowledgement, of the last frame that was taken, zero where none was. */
+	/*
+	 * Number of the frame, from 1 and wrapping; of an acknowledgement, of the last frame that was taken, zero
+	 * where none was.
+	 */
 	__u32 number;
 };
 NICLAB_ASSERT_SIZE(struct niclab_frame_head, 8);
@@ -2346,14 +2401,14 @@ NICLAB_ASSERT_SIZE(struct niclab_frame_head, 8);
 #define NICLAB_PORT_MASK 15U
 
 /*
- * [`FrameHead::source_port`], [`FrameHead::target_port`]: lowest bit of the driver's number; zero: the sender does not know it, or
- * there is but one.
+ * [`FrameHead::source_port`], [`FrameHead::target_port`]: lowest bit of the driver's number; zero: the sender does not
+ * know it, or there is but one.
  */
 #define NICLAB_INCARNATION_SHIFT 4U
 
 /*
- * A driver's number is 1 more than what is left of [`crate::rings::RingTerms::incarnation`], less 1, divided by this. Of two, that one
- * is later which is reached by fewer steps upwards, modulo this.
+ * A driver's number is 1 more than what is left of [`crate::rings::RingTerms::incarnation`], less 1, divided by this.
+ * Of two, that one is later which is reached by fewer steps upwards, modulo this.
  */
 #define NICLAB_INCARNATIONS 15U
 
@@ -2368,12 +2423,13 @@ NICLAB_ASSERT_SIZE(struct niclab_frame_head, 8);
  */
 
 /*
- * Loads firmware into the match unit: [`FirmwareLoad`], answered by [`FirmwareLoaded`]. Headers that arrived before are
- * matched by the program before; a refused image changes nothing. It stays until another is loaded, whatever a driver resets.
+ * Loads firmware into the match unit: [`FirmwareLoad`], answered by [`FirmwareLoaded`]. Headers that arrived before
+ * are matched by the program before; a refused image changes nothing. It stays until another is loaded, whatever a
+ * driver resets.
  *
- * A card with [`crate::config::FEATURE_HAND_OVER`] answers once it has read the image and found it good. What it has under way then
- * ends by the program before; meanwhile it takes commands, and begins no message. [`crate::event::CAUSE_HANDED_OVER`] tells when
- * the new program runs.
+ * A card with [`crate::config::FEATURE_HAND_OVER`] answers once it has read the image and found it good. What it has
+ * under way then ends by the program before; meanwhile it takes commands, and begins no message.
+ * [`crate::event::CAUSE_HANDED_OVER`] tells when the new program runs.
  */
 #define NICLAB_OP_FIRMWARE_LOAD 12U
 
@@ -2418,8 +2474,8 @@ NICLAB_ASSERT_SIZE(struct niclab_firmware_loaded, 8);
 #define NICLAB_STATUS_FIRMWARE_SIZE 13U
 
 /*
- * The image is whole, and makes no sense on this card: a protocol's parts that do not fit together, or packets longer than the
- * network carries.
+ * The image is whole, and makes no sense on this card: a protocol's parts that do not fit together, or packets longer
+ * than the network carries.
  */
 #define NICLAB_STATUS_FIRMWARE_UNFIT 14U
 
@@ -2457,9 +2513,9 @@ NICLAB_ASSERT_SIZE(struct niclab_firmware_loaded, 8);
 #define NICLAB_MAP_RECEIVE 0x100000U
 
 /*
- * `mmap` offset of the first window of the BAR; of the others, each [`MAP_WINDOW_STRIDE`] further, in the order of the table
- * ([`crate::bar::Window`]). Of a window that ports have parts of, the part of the file's port. A mapping may begin at a
- * later page, and ends with the window at the latest.
+ * `mmap` offset of the first window of the BAR; of the others, each [`MAP_WINDOW_STRIDE`] further, in the order of the
+ * table ([`crate::bar::Window`]). Of a window that ports have parts of, the part of the file's port. A mapping may
+ * begin at a later page, and ends with the window at the latest.
  */
 #define NICLAB_MAP_WINDOWS 0x10000000U
 
@@ -2598,7 +2654,10 @@ NICLAB_ASSERT_SIZE(struct niclab_active_send, 32);
 /* Argument of [`IOCTL_ACTIVE_RECEIVE`]. */
 struct niclab_active_receive {
 
-	/* In: a buffer whose message the program has done with, or [`ACTIVE_NO_BUFFER`]. Out: the message's buffer, if it has one. */
+	/*
+	 * In: a buffer whose message the program has done with, or [`ACTIVE_NO_BUFFER`]. Out: the message's buffer, if
+	 * it has one.
+	 */
 	__u32 buffer;
 
 	/* Out: its length. */
@@ -2634,8 +2693,9 @@ NICLAB_ASSERT_SIZE(struct niclab_active_receive, 40);
 #define NICLAB_ACTIVE_NO_BUFFER 0xffffffffU
 
 /*
- * [`ActiveSend::flags`]: waits while the window lets nothing through, and until the last frame has left. Without this flag only the
- * window is waited for, once the message has begun, and the memory must stay as it is until [`IOCTL_ACTIVE_FLUSH`].
+ * [`ActiveSend::flags`]: waits while the window lets nothing through, and until the last frame has left. Without this
+ * flag only the window is waited for, once the message has begun, and the memory must stay as it is until
+ * [`IOCTL_ACTIVE_FLUSH`].
  */
 #define NICLAB_ACTIVE_SEND_BLOCK 1U
 
@@ -2648,7 +2708,10 @@ NICLAB_ASSERT_SIZE(struct niclab_active_receive, 40);
 /* [`ActiveReceive::errors`]: a message was longer than a buffer, and is dropped. */
 #define NICLAB_ACTIVE_ERROR_TOO_LONG 4U
 
-/* [`ActiveReceive::errors`]: no buffer was free for a message, for so long that it was dropped lest others wait with it. */
+/*
+ * [`ActiveReceive::errors`]: no buffer was free for a message, for so long that it was dropped lest others wait with
+ * it.
+ */
 #define NICLAB_ACTIVE_ERROR_NO_BUFFER 8U
 
 /* Most bytes of one [`Registration`]: what a request pins before anybody can interrupt it stays bounded. */
@@ -2690,43 +2753,45 @@ NICLAB_ASSERT_SIZE(struct niclab_active_receive, 40);
 #define NICLAB_IOCTL_DEREGISTER 0x4018f508U
 
 /*
- * Changes when the device interrupts for the file's port, [`crate::posts::PostRules`], whose port is zero. `EOPNOTSUPP`: this model
- * has no such rules, or its protocol no component for them.
+ * Changes when the device interrupts for the file's port, [`crate::posts::PostRules`], whose port is zero.
+ * `EOPNOTSUPP`: this model has no such rules, or its protocol no component for them.
  */
 #define NICLAB_IOCTL_RULES 0x4020f509U
 
 /*
- * Makes a group of nodes for the file's port, or drops it, [`GroupOf`]. `EFAULT`: the members cannot be read; `EINVAL`: there is a
- * group of this name, or they are none of one; `ENOSPC`: there are as many groups as may be; `ENOENT`: there is none to drop;
- * `EOPNOTSUPP`: this model has no groups, or its protocol loses messages.
+ * Makes a group of nodes for the file's port, or drops it, [`GroupOf`]. `EFAULT`: the members cannot be read;
+ * `EINVAL`: there is a group of this name, or they are none of one; `ENOSPC`: there are as many groups as may be;
+ * `ENOENT`: there is none to drop; `EOPNOTSUPP`: this model has no groups, or its protocol loses messages.
  */
 #define NICLAB_IOCTL_GROUP 0x4010f50aU
 
 /*
- * Says where the payload of messages for the file's port goes, [`crate::channels::ChannelPayload`], whose port is zero. `EBUSY`:
- * payload is in the region before; `ENOENT`: there is no such region; `EOPNOTSUPP`: this model has no channels.
+ * Says where the payload of messages for the file's port goes, [`crate::channels::ChannelPayload`], whose port is
+ * zero. `EBUSY`: payload is in the region before; `ENOENT`: there is no such region; `EOPNOTSUPP`: this model has no
+ * channels.
  */
 #define NICLAB_IOCTL_CHANNEL_PAYLOAD 0x4018f50bU
 
 /*
- * Lets memory messages write into a region of the file's port, or takes that back, [`crate::channels::ChannelExpose`], whose port
- * is zero. `ENOENT`: there is no such region; `EOPNOTSUPP`: this model has no channels.
+ * Lets memory messages write into a region of the file's port, or takes that back, [`crate::channels::ChannelExpose`],
+ * whose port is zero. `ENOENT`: there is no such region; `EOPNOTSUPP`: this model has no channels.
  */
 #define NICLAB_IOCTL_CHANNEL_EXPOSE 0x4010f50cU
 
 /*
- * Opens an active port for this file ([`crate::config::FEATURE_RINGS`]), with receive buffers that are pinned, [`ActiveOpen`]. It is
- * closed with the file. `EBUSY`: the file or the port has one already; `ENOSPC`: none is free; `EFAULT`: not all of the buffers is
- * writable memory; `ENOMEM`: beyond `RLIMIT_MEMLOCK`; `EOPNOTSUPP`: this card has no rings.
+ * Opens an active port for this file ([`crate::config::FEATURE_RINGS`]), with receive buffers that are pinned,
+ * [`ActiveOpen`]. It is closed with the file. `EBUSY`: the file or the port has one already; `ENOSPC`: none is free;
+ * `EFAULT`: not all of the buffers is writable memory; `ENOMEM`: beyond `RLIMIT_MEMLOCK`; `EOPNOTSUPP`: this card has
+ * no rings.
  */
 #define NICLAB_IOCTL_ACTIVE_OPEN 0xc020f50dU
 
 /*
- * Sends a message from the file's active port, out of the program's own memory, [`ActiveSend`]. `EAGAIN`, of one that shall not
- * block: the window lets nothing through now, or another program is in the middle of a message to that node. `EMSGSIZE`: it is
- * longer than messages are. `ETIMEDOUT`: the window was not given back in time, as when an
- * acknowledgement was lost; what has left of the message is incomplete at its receiver. `ENXIO`: memory that the card does not reach
- * (beyond 4 GiB). `EIO`: the card has refused a frame.
+ * Sends a message from the file's active port, out of the program's own memory, [`ActiveSend`]. `EAGAIN`, of one that
+ * shall not block: the window lets nothing through now, or another program is in the middle of a message to that node.
+ * `EMSGSIZE`: it is longer than messages are. `ETIMEDOUT`: the window was not given back in time, as when an
+ * acknowledgement was lost; what has left of the message is incomplete at its receiver. `ENXIO`: memory that the card
+ * does not reach (beyond 4 GiB). `EIO`: the card has refused a frame.
  */
 #define NICLAB_IOCTL_ACTIVE_SEND 0x4020f50eU
 
@@ -2734,8 +2799,9 @@ NICLAB_ASSERT_SIZE(struct niclab_active_receive, 40);
 #define NICLAB_IOCTL_ACTIVE_FLUSH 0x4020f50fU
 
 /*
- * Gives a buffer back and takes the next message or error of the file's active port, for which it looks through the ring,
- * [`ActiveReceive`]. `EAGAIN`: there is none, or a signal came first. `poll` reports readable when there is one already.
+ * Gives a buffer back and takes the next message or error of the file's active port, for which it looks through the
+ * ring, [`ActiveReceive`]. `EAGAIN`: there is none, or a signal came first. `poll` reports readable when there is one
+ * already.
  */
 #define NICLAB_IOCTL_ACTIVE_RECEIVE 0xc028f510U
 

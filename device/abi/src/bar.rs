@@ -1,15 +1,15 @@
 //! The BAR: shared-memory region [`REGION`] of the cluster function.
 //!
-//! Page 0 is the information page. All else is windows, which the card's model declares, and of which the information page
-//! has a table ([`Window`]). Most belong to ports: each port has its own part of such a window, which the kernel driver maps
-//! to the port's owner alone, so that the device takes the place of a store as the identity of the sender. A window of the
-//! card is the same for all. Two windows of a port are common to all models: its requester page
-//! ([`WINDOW_REQUESTER`]), from which it sends, and its completer page ([`WINDOW_COMPLETER`]), in which it says what it has
-//! received.
+//! Page 0 is the information page. All else is windows, which the card's model declares, and of which the information
+//! page has a table ([`Window`]). Most belong to ports: each port has its own part of such a window, which the kernel
+//! driver maps to the port's owner alone, so that the device takes the place of a store as the identity of the sender.
+//! A window of the card is the same for all. Two windows of a port are common to all models: its requester page
+//! ([`WINDOW_REQUESTER`]), from which it sends, and its completer page ([`WINDOW_COMPLETER`]), in which it says what it
+//! has received.
 //!
-//! The requester page is that of Fröning, Litz and Brüning (2007), whose section 3.3 codes length and flags into the twelve address
-//! bits of the store. This BAR is memory, where a device cannot see the address of a store, so that the page is a ring of
-//! [`SLOTS`] slots and the twelve bits travel in the slot's launch word, which is stored last.
+//! The requester page is that of Fröning, Litz and Brüning (2007), whose section 3.3 codes length and flags into the
+//! twelve address bits of the store. This BAR is memory, where a device cannot see the address of a store, so that the
+//! page is a ring of [`SLOTS`] slots and the twelve bits travel in the slot's launch word, which is stored last.
 
 use crate::layout;
 
@@ -61,10 +61,12 @@ pub const DOORBELL_SPARED: u64 = 0;
 pub const DOORBELL_WANTED: u64 = 1;
 
 layout! {
-    /// One row of the table of windows. Page `n` of port `p`'s part is page `first_page + stride * p + n` of the BAR. From the
-    /// first port's part to the end of the last one's, a window has nothing of another window in it. Kinds are all different.
+    /// One row of the table of windows. Page `n` of port `p`'s part is page `first_page + stride * p + n` of the BAR.
+    /// From the first port's part to the end of the last one's, a window has nothing of another window in it. Kinds are
+    /// all different.
     pub struct Window: 24 {
-        /// What it is for: [`WINDOW_REQUESTER`], [`WINDOW_COMPLETER`], or a number of the model's from [`WINDOW_OF_MODEL`] on.
+        /// What it is for: [`WINDOW_REQUESTER`], [`WINDOW_COMPLETER`], or a number of the model's from
+        /// [`WINDOW_OF_MODEL`] on.
         pub kind: u32,
         /// How it is to be mapped, a `CACHING_`.
         pub caching: u32,
@@ -74,8 +76,8 @@ layout! {
         pub first_page: u32,
         /// Pages of each port's part, or of the whole where it is the card's; at least one.
         pub pages: u32,
-        /// Pages from one port's part to the next one's, at least `pages`. Zero: there is one part, the card's, for any open
-        /// port.
+        /// Pages from one port's part to the next one's, at least `pages`. Zero: there is one part, the card's, for any
+        /// open port.
         pub stride: u32,
     }
 }
@@ -124,8 +126,8 @@ pub const TAG_WORDS: usize = 2;
 /// Word of the slot where the tag begins. The payload ends right before it: `n` payload words take the words
 /// `8 - n .. 8`, so that payload and tag are one burst of consecutive addresses that always ends at the same place.
 pub const SLOT_TAG_WORD: usize = PAYLOAD_WORDS;
-/// Word of the slot that says what the program had received when it launched: [`RECEIVED_KNOWN`] and, in bits 0..32, the
-/// low half of the number of slices that it had consumed. Zero: not said.
+/// Word of the slot that says what the program had received when it launched: [`RECEIVED_KNOWN`] and, in bits 0..32,
+/// the low half of the number of slices that it had consumed. Zero: not said.
 ///
 /// No hardware needs it. A device outside of the guest looks at the pages when it gets to it, and learns from this word
 /// whether it carries the launch out in the place that it has among the port's other events, which is what makes the
@@ -172,28 +174,29 @@ layout! {
     /// Registers of a completer page, stored by the owner of the port (posted writes; followed by a doorbell when
     /// [`InfoPage::doorbell`] wants one), and the words by which programs take turns. All else on the page is spare.
     ///
-    /// Turns are how a live run has the simulator's model time ([`crate::config::FEATURE_TURNS`]). No hardware has them, and
-    /// they have no price. A program uses them on one port, the first that it opens.
+    /// Turns are how a live run has the simulator's model time ([`crate::config::FEATURE_TURNS`]). No hardware has
+    /// them, and they have no price. A program uses them on one port, the first that it opens.
     pub struct CompleterPage: 56 {
         /// Slices that the program has consumed since the port was opened. Frees them for new packets. Written once for
-        /// every quarter of the queue, not for every message. A value that falls, or runs ahead of what was stored, is a
-        /// violation and is ignored.
+        /// every quarter of the queue, not for every message. A value that falls, or runs ahead of what was stored, is
+        /// a violation and is ignored.
         pub released: u64,
         /// Number of a slice (the first is 1): one interrupt is raised as soon as that slice is stored, at once when it
         /// is already. Zero: no interrupt. One shot: write a new number to arm again.
         pub armed: u64,
         /// How many slices the program consumes between two stores of [`CompleterPage::released`], where it keeps to an
-        /// interval; zero: not said. Stored before a sender is authorized whose credits need it, and without a price: with
-        /// it the device knows in model time when each release is due, however late it looks at the register.
+        /// interval; zero: not said. Stored before a sender is authorized whose credits need it, and without a price:
+        /// with it the device knows in model time when each release is due, however late it looks at the register.
         pub release_interval: u64,
         /// Stored by the device: how many turns the program had, [`TURN_OVER`] set while it may go on without.
         pub turn: u64,
         /// Stored by the device before [`CompleterPage::turn`]: model time of the turn, in picoseconds.
         pub turn_time_ps: u64,
-        /// Stored by the program: what it did of its last turn, a `REPORT_` in bits 0..2, and the number of that turn above.
+        /// Stored by the program: what it did of its last turn, a `REPORT_` in bits 0..2, and the number of that turn
+        /// above.
         pub report: u64,
-        /// Stored by the program before [`CompleterPage::report`]: model time, in picoseconds, before which an idle program
-        /// wants no turn unless something comes; zero: none until something comes.
+        /// Stored by the program before [`CompleterPage::report`]: model time, in picoseconds, before which an idle
+        /// program wants no turn unless something comes; zero: none until something comes.
         pub wake_ps: u64,
     }
 }
@@ -215,7 +218,8 @@ pub const COMPLETER_WAKE_OFFSET: u64 = 48;
 
 /// [`CompleterPage::turn`]: nothing is under way, no program has anything to do, and none waits for a turn.
 pub const TURN_OVER: u64 = 1 << 63;
-/// [`CompleterPage::report`]: the program begins something, and waits for its first turn. All nodes' programs begin together.
+/// [`CompleterPage::report`]: the program begins something, and waits for its first turn. All nodes' programs begin
+/// together.
 pub const REPORT_READY: u64 = 1;
 /// [`CompleterPage::report`]: it did one operation, and wants another turn.
 pub const REPORT_ACTED: u64 = 2;

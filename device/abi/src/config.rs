@@ -26,18 +26,18 @@ pub const FEATURE_TURNS: u64 = 1 << 5;
 pub const FEATURE_POSTS: u64 = 1 << 6;
 /// Firmware is handed over while the card runs: loading is told by an event ([`crate::firmware::OP_FIRMWARE_LOAD`]).
 pub const FEATURE_HAND_OVER: u64 = 1 << 7;
-/// Barriers, multicasts and reductions of groups of nodes, which cards carry out among themselves ([`crate::posts::PostGroup`]).
-/// With [`FEATURE_POSTS`].
+/// Barriers, multicasts and reductions of groups of nodes, which cards carry out among themselves
+/// ([`crate::posts::PostGroup`]). With [`FEATURE_POSTS`].
 pub const FEATURE_COLLECTIVES: u64 = 1 << 8;
 /// Active messages over logical channels, pushed into the card, from each port to any ([`crate::channels`]).
 pub const FEATURE_CHANNELS: u64 = 1 << 9;
-/// Frames by rings of descriptors in the host's memory ([`crate::rings`]). The card has no ports of its own: they are the
-/// driver's.
+/// Frames by rings of descriptors in the host's memory ([`crate::rings`]). The card has no ports of its own: they are
+/// the driver's.
 pub const FEATURE_RINGS: u64 = 1 << 10;
 
 layout! {
-    /// Configuration space, read-only for the guest. Bytes past the structure are zero. Magic word and version stand where
-    /// they stood in every version.
+    /// Configuration space, read-only for the guest. Bytes past the structure are zero. Magic word and version stand
+    /// where they stood in every version.
     pub struct DeviceConfig: 96 {
         /// [`crate::MAGIC`]; anything else is a foreign device with the same virtio identity.
         pub magic: u64,
@@ -75,8 +75,8 @@ layout! {
         pub mac: u64,
         /// [`FEATURE_CHANNELS`]: bytes of a channel's payload region that the card offers. Otherwise zero.
         pub channel_payload_bytes: u32,
-        /// [`FEATURE_CHANNELS`]: bytes of a message that programs push first, before segments that double; zero: they push whole
-        /// messages.
+        /// [`FEATURE_CHANNELS`]: bytes of a message that programs push first, before segments that double; zero: they
+        /// push whole messages.
         pub channel_segment_bytes: u32,
     }
 }

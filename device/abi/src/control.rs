@@ -42,8 +42,8 @@ pub const OP_ROUTE: u32 = 4;
 pub const OP_AUTHORIZE: u32 = 5;
 /// Takes that right back: [`Revoke`].
 pub const OP_REVOKE: u32 = 6;
-/// Reads counters of the device, by name as `ethtool -S` does: [`CountersFrom`], answered by [`CountersHead`] and so many
-/// [`Counter`]s.
+/// Reads counters of the device, by name as `ethtool -S` does: [`CountersFrom`], answered by [`CountersHead`] and so
+/// many [`Counter`]s.
 pub const OP_COUNTERS: u32 = 7;
 /// Closes every port, as a driver does before it goes. No bodies.
 pub const OP_RESET: u32 = 8;
@@ -183,8 +183,8 @@ layout! {
 layout! {
     /// A counter: since the device was made, never reset by a driver.
     pub struct Counter: 40 {
-        /// Name, first byte lowest, filled up with zeros, the last byte of them always zero: lower-case letters, digits and
-        /// underscores. No two counters of a device have the same.
+        /// Name, first byte lowest, filled up with zeros, the last byte of them always zero: lower-case letters, digits
+        /// and underscores. No two counters of a device have the same.
         pub name_0: u64,
         /// More of it.
         pub name_1: u64,

@@ -31,6 +31,6 @@ pub const CAUSE_FIRMWARE: u32 = 4;
 pub const CAUSE_HANDED_OVER: u32 = 5;
 /// Frames were received ([`crate::config::FEATURE_RINGS`]). No port is meant: the driver looks into its ring.
 pub const CAUSE_FRAMES: u32 = 6;
-/// The link of a card with stations of its own was cut, and `port` is 1, or is whole again, and `port` is 0. Of the two the later
-/// one alone waits for a buffer. A driver whose link is cut when it leaves its first buffers is told at once.
+/// The link of a card with stations of its own was cut, and `port` is 1, or is whole again, and `port` is 0. Of the two
+/// the later one alone waits for a buffer. A driver whose link is cut when it leaves its first buffers is told at once.
 pub const CAUSE_LINK: u32 = 7;

@@ -2,12 +2,13 @@
 
 use crate::layout;
 
-/// Loads firmware into the match unit: [`FirmwareLoad`], answered by [`FirmwareLoaded`]. Headers that arrived before are
-/// matched by the program before; a refused image changes nothing. It stays until another is loaded, whatever a driver resets.
+/// Loads firmware into the match unit: [`FirmwareLoad`], answered by [`FirmwareLoaded`]. Headers that arrived before
+/// are matched by the program before; a refused image changes nothing. It stays until another is loaded, whatever a
+/// driver resets.
 ///
-/// A card with [`crate::config::FEATURE_HAND_OVER`] answers once it has read the image and found it good. What it has under way then
-/// ends by the program before; meanwhile it takes commands, and begins no message. [`crate::event::CAUSE_HANDED_OVER`] tells when
-/// the new program runs.
+/// A card with [`crate::config::FEATURE_HAND_OVER`] answers once it has read the image and found it good. What it has
+/// under way then ends by the program before; meanwhile it takes commands, and begins no message.
+/// [`crate::event::CAUSE_HANDED_OVER`] tells when the new program runs.
 pub const OP_FIRMWARE_LOAD: u32 = 12;
 
 layout! {
@@ -42,8 +43,8 @@ pub const STATUS_FIRMWARE_VERSION: u32 = 11;
 pub const STATUS_FIRMWARE_WORD: u32 = 12;
 /// The program is longer than the control store.
 pub const STATUS_FIRMWARE_SIZE: u32 = 13;
-/// The image is whole, and makes no sense on this card: a protocol's parts that do not fit together, or packets longer than the
-/// network carries.
+/// The image is whole, and makes no sense on this card: a protocol's parts that do not fit together, or packets longer
+/// than the network carries.
 pub const STATUS_FIRMWARE_UNFIT: u32 = 14;
 /// The card is taking another program already.
 pub const STATUS_FIRMWARE_BUSY: u32 = 15;

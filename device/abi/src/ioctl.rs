@@ -23,9 +23,9 @@ pub const MAP_DOORBELL: u64 = 0x1000;
 /// `mmap` offset of the port's receive memory: the status line at its first byte, the slices from
 /// [`RECEIVE_SLICES_OFFSET`] on; [`OpenPort::receive_bytes`] long. Read-only for the program.
 pub const MAP_RECEIVE: u64 = 0x10_0000;
-/// `mmap` offset of the first window of the BAR; of the others, each [`MAP_WINDOW_STRIDE`] further, in the order of the table
-/// ([`crate::bar::Window`]). Of a window that ports have parts of, the part of the file's port. A mapping may begin at a
-/// later page, and ends with the window at the latest.
+/// `mmap` offset of the first window of the BAR; of the others, each [`MAP_WINDOW_STRIDE`] further, in the order of the
+/// table ([`crate::bar::Window`]). Of a window that ports have parts of, the part of the file's port. A mapping may
+/// begin at a later page, and ends with the window at the latest.
 pub const MAP_WINDOWS: u64 = 0x1000_0000;
 /// Bytes from one window's `mmap` offset to the next one's.
 pub const MAP_WINDOW_STRIDE: u64 = 0x100_0000;
@@ -137,7 +137,8 @@ layout! {
 layout! {
     /// Argument of [`IOCTL_ACTIVE_RECEIVE`].
     pub struct ActiveReceive: 40 {
-        /// In: a buffer whose message the program has done with, or [`ACTIVE_NO_BUFFER`]. Out: the message's buffer, if it has one.
+        /// In: a buffer whose message the program has done with, or [`ACTIVE_NO_BUFFER`]. Out: the message's buffer, if
+        /// it has one.
         pub buffer: u32,
         /// Out: its length.
         pub bytes: u32,
@@ -162,8 +163,9 @@ layout! {
 pub const ACTIVE_MAX_BUFFERS: u32 = 1024;
 /// No buffer.
 pub const ACTIVE_NO_BUFFER: u32 = u32::MAX;
-/// [`ActiveSend::flags`]: waits while the window lets nothing through, and until the last frame has left. Without this flag only the
-/// window is waited for, once the message has begun, and the memory must stay as it is until [`IOCTL_ACTIVE_FLUSH`].
+/// [`ActiveSend::flags`]: waits while the window lets nothing through, and until the last frame has left. Without this
+/// flag only the window is waited for, once the message has begun, and the memory must stay as it is until
+/// [`IOCTL_ACTIVE_FLUSH`].
 pub const ACTIVE_SEND_BLOCK: u32 = 1 << 0;
 /// [`ActiveReceive::errors`]: frames did not come.
 pub const ACTIVE_ERROR_LOST: u32 = 1 << 0;
@@ -171,7 +173,8 @@ pub const ACTIVE_ERROR_LOST: u32 = 1 << 0;
 pub const ACTIVE_ERROR_INCOMPLETE: u32 = 1 << 1;
 /// [`ActiveReceive::errors`]: a message was longer than a buffer, and is dropped.
 pub const ACTIVE_ERROR_TOO_LONG: u32 = 1 << 2;
-/// [`ActiveReceive::errors`]: no buffer was free for a message, for so long that it was dropped lest others wait with it.
+/// [`ActiveReceive::errors`]: no buffer was free for a message, for so long that it was dropped lest others wait with
+/// it.
 pub const ACTIVE_ERROR_NO_BUFFER: u32 = 1 << 3;
 
 /// Most bytes of one [`Registration`]: what a request pins before anybody can interrupt it stays bounded.
@@ -207,31 +210,34 @@ pub const IOCTL_CHECK: u32 = request(0, 6, 0);
 pub const IOCTL_REGISTER: u32 = request(READ | WRITE, 7, size_of::<Registration>());
 /// Takes that back. Once done, the device touches the memory no more. `ENOENT`: there is no such region.
 pub const IOCTL_DEREGISTER: u32 = request(WRITE, 8, size_of::<Registration>());
-/// Changes when the device interrupts for the file's port, [`crate::posts::PostRules`], whose port is zero. `EOPNOTSUPP`: this model
-/// has no such rules, or its protocol no component for them.
+/// Changes when the device interrupts for the file's port, [`crate::posts::PostRules`], whose port is zero.
+/// `EOPNOTSUPP`: this model has no such rules, or its protocol no component for them.
 pub const IOCTL_RULES: u32 = request(WRITE, 9, size_of::<crate::posts::PostRules>());
-/// Makes a group of nodes for the file's port, or drops it, [`GroupOf`]. `EFAULT`: the members cannot be read; `EINVAL`: there is a
-/// group of this name, or they are none of one; `ENOSPC`: there are as many groups as may be; `ENOENT`: there is none to drop;
-/// `EOPNOTSUPP`: this model has no groups, or its protocol loses messages.
+/// Makes a group of nodes for the file's port, or drops it, [`GroupOf`]. `EFAULT`: the members cannot be read;
+/// `EINVAL`: there is a group of this name, or they are none of one; `ENOSPC`: there are as many groups as may be;
+/// `ENOENT`: there is none to drop; `EOPNOTSUPP`: this model has no groups, or its protocol loses messages.
 pub const IOCTL_GROUP: u32 = request(WRITE, 10, size_of::<GroupOf>());
-/// Says where the payload of messages for the file's port goes, [`crate::channels::ChannelPayload`], whose port is zero. `EBUSY`:
-/// payload is in the region before; `ENOENT`: there is no such region; `EOPNOTSUPP`: this model has no channels.
+/// Says where the payload of messages for the file's port goes, [`crate::channels::ChannelPayload`], whose port is
+/// zero. `EBUSY`: payload is in the region before; `ENOENT`: there is no such region; `EOPNOTSUPP`: this model has no
+/// channels.
 pub const IOCTL_CHANNEL_PAYLOAD: u32 = request(WRITE, 11, size_of::<crate::channels::ChannelPayload>());
-/// Lets memory messages write into a region of the file's port, or takes that back, [`crate::channels::ChannelExpose`], whose port
-/// is zero. `ENOENT`: there is no such region; `EOPNOTSUPP`: this model has no channels.
+/// Lets memory messages write into a region of the file's port, or takes that back, [`crate::channels::ChannelExpose`],
+/// whose port is zero. `ENOENT`: there is no such region; `EOPNOTSUPP`: this model has no channels.
 pub const IOCTL_CHANNEL_EXPOSE: u32 = request(WRITE, 12, size_of::<crate::channels::ChannelExpose>());
-/// Opens an active port for this file ([`crate::config::FEATURE_RINGS`]), with receive buffers that are pinned, [`ActiveOpen`]. It is
-/// closed with the file. `EBUSY`: the file or the port has one already; `ENOSPC`: none is free; `EFAULT`: not all of the buffers is
-/// writable memory; `ENOMEM`: beyond `RLIMIT_MEMLOCK`; `EOPNOTSUPP`: this card has no rings.
+/// Opens an active port for this file ([`crate::config::FEATURE_RINGS`]), with receive buffers that are pinned,
+/// [`ActiveOpen`]. It is closed with the file. `EBUSY`: the file or the port has one already; `ENOSPC`: none is free;
+/// `EFAULT`: not all of the buffers is writable memory; `ENOMEM`: beyond `RLIMIT_MEMLOCK`; `EOPNOTSUPP`: this card has
+/// no rings.
 pub const IOCTL_ACTIVE_OPEN: u32 = request(READ | WRITE, 13, size_of::<ActiveOpen>());
-/// Sends a message from the file's active port, out of the program's own memory, [`ActiveSend`]. `EAGAIN`, of one that shall not
-/// block: the window lets nothing through now, or another program is in the middle of a message to that node. `EMSGSIZE`: it is
-/// longer than messages are. `ETIMEDOUT`: the window was not given back in time, as when an
-/// acknowledgement was lost; what has left of the message is incomplete at its receiver. `ENXIO`: memory that the card does not reach
-/// (beyond 4 GiB). `EIO`: the card has refused a frame.
+/// Sends a message from the file's active port, out of the program's own memory, [`ActiveSend`]. `EAGAIN`, of one that
+/// shall not block: the window lets nothing through now, or another program is in the middle of a message to that node.
+/// `EMSGSIZE`: it is longer than messages are. `ETIMEDOUT`: the window was not given back in time, as when an
+/// acknowledgement was lost; what has left of the message is incomplete at its receiver. `ENXIO`: memory that the card
+/// does not reach (beyond 4 GiB). `EIO`: the card has refused a frame.
 pub const IOCTL_ACTIVE_SEND: u32 = request(WRITE, 14, size_of::<ActiveSend>());
 /// Waits until all frames of the file's active port have left, [`ActiveSend`].
 pub const IOCTL_ACTIVE_FLUSH: u32 = request(WRITE, 15, size_of::<ActiveSend>());
-/// Gives a buffer back and takes the next message or error of the file's active port, for which it looks through the ring,
-/// [`ActiveReceive`]. `EAGAIN`: there is none, or a signal came first. `poll` reports readable when there is one already.
+/// Gives a buffer back and takes the next message or error of the file's active port, for which it looks through the
+/// ring, [`ActiveReceive`]. `EAGAIN`: there is none, or a signal came first. `poll` reports readable when there is one
+/// already.
 pub const IOCTL_ACTIVE_RECEIVE: u32 = request(READ | WRITE, 16, size_of::<ActiveReceive>());

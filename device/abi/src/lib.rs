@@ -61,12 +61,14 @@ pub const QUEUE_SIZE: u32 = 256;
 pub const QUEUE_CONTROL: u32 = 0;
 /// Buffers that the device fills with an [`event::Event`] each. Interrupts for each event.
 pub const QUEUE_EVENT: u32 = 1;
-/// Transmit descriptor ring of the models that send by descriptor; the others leave it idle. Interrupts for chains that come back.
+/// Transmit descriptor ring of the models that send by descriptor; the others leave it idle. Interrupts for chains that
+/// come back.
 pub const QUEUE_TRANSMIT: u32 = 2;
-/// Receive descriptor ring of the models that receive by descriptor; the others leave it idle. Interrupts for chains that come back.
+/// Receive descriptor ring of the models that receive by descriptor; the others leave it idle. Interrupts for chains
+/// that come back.
 pub const QUEUE_RECEIVE: u32 = 3;
-/// Never holds a descriptor and never interrupts: its notify register, which has a page of its own, is the doorbell of all requester and
-/// completer pages, mapped into user programs.
+/// Never holds a descriptor and never interrupts: its notify register, which has a page of its own, is the doorbell of
+/// all requester and completer pages, mapped into user programs.
 pub const QUEUE_DOORBELL: u32 = 4;
 
 /// Reads a little-endian `T` out of `bytes`, or `None` when they are too few. Implemented for the layouts below.
@@ -97,7 +99,8 @@ pub fn from_words<T: FromBytes>(words: &[u64]) -> Option<T> {
     T::from_bytes(bytes.get(..WORD_BYTES * words.len().min(MAX_WORDS))?)
 }
 
-/// The words in which a layout travels, filled up with zeros. It has at most `WORDS`, and these are at most those of a slot.
+/// The words in which a layout travels, filled up with zeros. It has at most `WORDS`, and these are at most those of a
+/// slot.
 #[inline]
 pub fn to_words<const WORDS: usize>(layout: &impl ToBytes) -> [u64; WORDS] {
     const { assert!(WORDS <= MAX_WORDS, "more words than a slot has") };

@@ -1,13 +1,13 @@
-//! Lists of posted receives ([`crate::config::FEATURE_LISTS`]): commands in the requester page, events in the receive queue,
-//! counters beside the status line.
+//! Lists of posted receives ([`crate::config::FEATURE_LISTS`]): commands in the requester page, events in the receive
+//! queue, counters beside the status line.
 //!
 //! Pages, slots, launch words, doorbell, receive queue, numbers and the status line are those of every card
-//! ([`crate::bar`], [`crate::receive`]). A slot carries a command where that of a card with slices carries a packet, and a slice
-//! carries an event in place of a message: the status word, which is written last, has the number of the event in the same bits
-//! as a slice has its own, and is polled in the same way.
+//! ([`crate::bar`], [`crate::receive`]). A slot carries a command where that of a card with slices carries a packet,
+//! and a slice carries an event in place of a message: the status word, which is written last, has the number of the
+//! event in the same bits as a slice has its own, and is polled in the same way.
 //!
-//! Semantics are those of Portals 3.0: a port has [`PORTALS`] portal table entries, each with a list of posted match entries
-//! and an overflow list behind it. A match entry and its memory descriptor are one here.
+//! Semantics are those of Portals 3.0: a port has [`PORTALS`] portal table entries, each with a list of posted match
+//! entries and an overflow list behind it. A match entry and its memory descriptor are one here.
 
 use crate::layout;
 
@@ -15,26 +15,28 @@ use crate::layout;
 pub const PORTALS: u32 = 8;
 /// Counters of each port.
 pub const COUNTERS: u32 = 32;
-/// Most match entries of a device, over all lists of all ports, wherever they lie (Portals 4: `ptl_ni_limits_t.max_entries`).
+/// Most match entries of a device, over all lists of all ports, wherever they lie (Portals 4:
+/// `ptl_ni_limits_t.max_entries`).
 pub const MAX_ENTRIES: u32 = 8192;
 /// Most match entries of a portal, posted and for overflow together (Portals 4: `ptl_ni_limits_t.max_list_size`).
 pub const MAX_LIST_SIZE: u32 = 4096;
 
 /// Launch word, bits 0..8: the command, a `COMMAND_` constant. Bits 8..32 are its flags.
 pub const COMMAND_MASK: u32 = 0xff;
-/// Command, a [`TransferCommand`]: sends part of a region to a portal of another port. Words of the slot behind a command's
-/// layout are zero.
+/// Command, a [`TransferCommand`]: sends part of a region to a portal of another port. Words of the slot behind a
+/// command's layout are zero.
 pub const COMMAND_PUT: u32 = 1;
 /// Command, a [`TransferCommand`]: fetches what a portal of another port has into part of a region.
 pub const COMMAND_GET: u32 = 2;
-/// Command, an [`AppendCommand`]: appends a match entry to a list of this port. Its handle is the launch's sequence number.
-/// Before it is linked, the unexpected messages of the portal are searched, oldest first: those that it matches are its own at
-/// once ([`EVENT_PUT_OVERFLOW`]).
+/// Command, an [`AppendCommand`]: appends a match entry to a list of this port. Its handle is the launch's sequence
+/// number. Before it is linked, the unexpected messages of the portal are searched, oldest first: those that it matches
+/// are its own at once ([`EVENT_PUT_OVERFLOW`]).
 pub const COMMAND_APPEND: u32 = 3;
-/// Command, an [`UnlinkCommand`]: unlinks a match entry. Answered by [`EVENT_UNLINKED`]. Messages that it has begun to take are
-/// taken to their end.
+/// Command, an [`UnlinkCommand`]: unlinks a match entry. Answered by [`EVENT_UNLINKED`]. Messages that it has begun to
+/// take are taken to their end.
 pub const COMMAND_UNLINK: u32 = 4;
-/// Command, an [`ArmCounterCommand`]: one interrupt as soon as a counter has so many successes, at once when it has them already.
+/// Command, an [`ArmCounterCommand`]: one interrupt as soon as a counter has so many successes, at once when it has
+/// them already.
 pub const COMMAND_ARM_COUNTER: u32 = 5;
 
 layout! {
@@ -91,8 +93,8 @@ layout! {
         pub threshold: u64,
         /// Counter plus one, or zero: counts its operations.
         pub counter: u64,
-        /// With [`ENTRY_MAX_SIZE`]: the entry is unlinked once fewer bytes than this are left; with [`ENTRY_TRUNCATE`], too, it
-        /// says nothing. Otherwise zero.
+        /// With [`ENTRY_MAX_SIZE`]: the entry is unlinked once fewer bytes than this are left; with [`ENTRY_TRUNCATE`],
+        /// too, it says nothing. Otherwise zero.
         pub max_size: u64,
     }
 }
@@ -123,8 +125,8 @@ pub const COMMAND_INTERRUPT: u32 = 1 << 8;
 pub const COMMAND_ACK: u32 = 1 << 9;
 /// Flag of [`COMMAND_PUT`]: [`EVENT_SENT`] tells when the memory may be used again.
 pub const COMMAND_SENT: u32 = 1 << 10;
-/// Flag of [`COMMAND_PUT`], [`COMMAND_GET`] and [`COMMAND_APPEND`]: successes are counted and not told by events, but for
-/// [`EVENT_UNLINKED`]. Failures are always told by events.
+/// Flag of [`COMMAND_PUT`], [`COMMAND_GET`] and [`COMMAND_APPEND`]: successes are counted and not told by events, but
+/// for [`EVENT_UNLINKED`]. Failures are always told by events.
 pub const COMMAND_COUNT_ONLY: u32 = 1 << 11;
 
 /// Flag of [`COMMAND_APPEND`]: answers puts.
@@ -133,8 +135,9 @@ pub const ENTRY_PUT: u32 = 1 << 16;
 pub const ENTRY_GET: u32 = 1 << 17;
 /// Flag of [`COMMAND_APPEND`]: the initiator says the offset. Otherwise the entry keeps its own, which moves on.
 pub const ENTRY_REMOTE_OFFSET: u32 = 1 << 18;
-/// Flag of [`COMMAND_APPEND`]: [`AppendCommand::max_size`] counts, unless a longer message is cut ([`ENTRY_TRUNCATE`]). An entry whose offset the
-/// initiator says is not unlinked by it: a message at whose offset fewer bytes are left does not match.
+/// Flag of [`COMMAND_APPEND`]: [`AppendCommand::max_size`] counts, unless a longer message is cut ([`ENTRY_TRUNCATE`]).
+/// An entry whose offset the initiator says is not unlinked by it: a message at whose offset fewer bytes are left does
+/// not match.
 pub const ENTRY_MAX_SIZE: u32 = 1 << 19;
 /// Flag of [`COMMAND_APPEND`]: a longer message is cut; otherwise it does not match.
 pub const ENTRY_TRUNCATE: u32 = 1 << 20;
@@ -173,7 +176,8 @@ layout! {
         pub overflow_user: u64,
         /// Zero.
         pub reserved: u64,
-        /// Kind, bits 0..8; result, 8..16; portal, 16..24; zero, 24..32; the event's number, from 1 and wrapping, 32..64.
+        /// Kind, bits 0..8; result, 8..16; portal, 16..24; zero, 24..32; the event's number, from 1 and wrapping,
+        /// 32..64.
         pub status: u64,
     }
 }
@@ -192,14 +196,15 @@ pub const EVENT_PUT_UNEXPECTED: u32 = 2;
 pub const EVENT_PUT_OVERFLOW: u32 = 3;
 /// Kind: a get has read a posted entry.
 pub const EVENT_GET: u32 = 4;
-/// Kind: all of a put has left the memory: the other card has it. Also tells that a put ended without, where it wants no
-/// other event.
+/// Kind: all of a put has left the memory: the other card has it. Also tells that a put ended without, where it wants
+/// no other event.
 pub const EVENT_SENT: u32 = 5;
 /// Kind: a put was stored at the receiver, or was not.
 pub const EVENT_ACK: u32 = 6;
 /// Kind: what a get asked for was stored, or could not be had.
 pub const EVENT_REPLY: u32 = 7;
-/// Kind: an entry is not linked any more, and the last operation that it had begun is over: its memory is the program's. With result [`RESULT_NOT_FOUND`] it was not when [`COMMAND_UNLINK`] came.
+/// Kind: an entry is not linked any more, and the last operation that it had begun is over: its memory is the
+/// program's. With result [`RESULT_NOT_FOUND`] it was not when [`COMMAND_UNLINK`] came.
 pub const EVENT_UNLINKED: u32 = 8;
 /// Kind: a command was refused; the result says why. Nothing of it was done.
 pub const EVENT_REFUSED: u32 = 9;
@@ -224,8 +229,8 @@ pub const RESULT_BAD_VALUE: u32 = 7;
 pub const RESULT_BAD_COMMAND: u32 = 8;
 /// Result: no such entry is linked.
 pub const RESULT_NOT_FOUND: u32 = 9;
-/// Result: no room for another match entry: device memory is full and so is the spill area, the device has [`MAX_ENTRIES`],
-/// or the portal has [`MAX_LIST_SIZE`].
+/// Result: no room for another match entry: device memory is full and so is the spill area, the device has
+/// [`MAX_ENTRIES`], or the portal has [`MAX_LIST_SIZE`].
 pub const RESULT_LIST_FULL: u32 = 10;
 
 layout! {
@@ -239,13 +244,13 @@ layout! {
     }
 }
 
-/// Byte offset, from the status line, of a port's counters. The memory that a port opens with the status line is a whole
-/// page on such cards.
+/// Byte offset, from the status line, of a port's counters. The memory that a port opens with the status line is a
+/// whole page on such cards.
 pub const COUNTERS_OFFSET: u64 = 1024;
 const _: () = assert!(COUNTERS_OFFSET + COUNTERS as u64 * 16 <= crate::PAGE_BYTES);
 
-/// Gives the device host memory for match entries that its own does not hold: [`SpillOpen`], once, by the driver. The device
-/// forgets it with [`crate::control::OP_RESET`], or with its own reset: then the memory is the driver's again.
+/// Gives the device host memory for match entries that its own does not hold: [`SpillOpen`], once, by the driver. The
+/// device forgets it with [`crate::control::OP_RESET`], or with its own reset: then the memory is the driver's again.
 pub const OP_SPILL_OPEN: u32 = 13;
 
 layout! {

@@ -1,13 +1,13 @@
-//! Posts ([`crate::config::FEATURE_POSTS`]): messages that are sent out of registered memory to nodes, and received into memory
-//! that is posted for whatever comes next.
+//! Posts ([`crate::config::FEATURE_POSTS`]): messages that are sent out of registered memory to nodes, and received
+//! into memory that is posted for whatever comes next.
 //!
 //! Pages, slots, launch words, doorbell, receive queue, numbers and the status line are those of every card
-//! ([`crate::bar`], [`crate::receive`]); memory is part of regions ([`crate::region`]). A slot carries a command, and a slice of
-//! the receive queue an event, whose status word is polled as a slice's is. A card has one port, which sends to every node: the
-//! header on its network names nodes, and no ports (Jaganathan, Underwood, Sass 2003).
+//! ([`crate::bar`], [`crate::receive`]); memory is part of regions ([`crate::region`]). A slot carries a command, and a
+//! slice of the receive queue an event, whose status word is polled as a slice's is. A card has one port, which sends
+//! to every node: the header on its network names nodes, and no ports (Jaganathan, Underwood, Sass 2003).
 //!
-//! The device takes a command only while the receive queue has a place for the event that it is due: until then the launch waits
-//! in the page. A receive holds its place until its message is there, a send until the card has its data.
+//! The device takes a command only while the receive queue has a place for the event that it is due: until then the
+//! launch waits in the page. A receive holds its place until its message is there, a send until the card has its data.
 
 use crate::layout;
 
@@ -15,25 +15,25 @@ use crate::layout;
 pub const POST_MASK: u32 = 0xff;
 /// Command, a [`SendCommand`]: sends part of a region to a node. Words of the slot behind a command's layout are zero.
 pub const POST_SEND: u32 = 1;
-/// Command, a [`ReceiveCommand`]: part of a region becomes room for one message, from whichever node. Room is taken in the order
-/// in which it was posted, as the first packets of messages arrive.
+/// Command, a [`ReceiveCommand`]: part of a region becomes room for one message, from whichever node. Room is taken in
+/// the order in which it was posted, as the first packets of messages arrive.
 pub const POST_RECEIVE: u32 = 2;
 
 /// Command, a [`BarrierCommand`]: is done once every member of the group has asked for it.
 pub const POST_BARRIER: u32 = 3;
-/// Command, a [`MulticastCommand`]: sends part of a region to every other member of a group, where it is an ordinary message
-/// ([`POST_EVENT_RECEIVED`]). Is done once all have it in their memory.
+/// Command, a [`MulticastCommand`]: sends part of a region to every other member of a group, where it is an ordinary
+/// message ([`POST_EVENT_RECEIVED`]). Is done once all have it in their memory.
 pub const POST_MULTICAST: u32 = 4;
-/// Command, a [`ReduceCommand`]: every member names values in its memory, and has in their place what the operator makes of those
-/// of all members.
+/// Command, a [`ReduceCommand`]: every member names values in its memory, and has in their place what the operator
+/// makes of those of all members.
 pub const POST_REDUCE: u32 = 5;
 
-/// Flag of [`POST_RECEIVE`]: one interrupt once the event of its message is stored. The network's header has no bit for it, so
-/// that the receiver asks, and not the sender. Of [`POST_BARRIER`], [`POST_MULTICAST`] and [`POST_REDUCE`]: one once
-/// [`POST_EVENT_DONE`] is stored.
+/// Flag of [`POST_RECEIVE`]: one interrupt once the event of its message is stored. The network's header has no bit for
+/// it, so that the receiver asks, and not the sender. Of [`POST_BARRIER`], [`POST_MULTICAST`] and [`POST_REDUCE`]: one
+/// once [`POST_EVENT_DONE`] is stored.
 pub const POST_INTERRUPT: u32 = 1 << 8;
-/// Flag of [`POST_SEND`]: [`POST_EVENT_SENT`] tells when the card has the data: the memory may be used again. Messages to several
-/// nodes may be sent in another order than that of their launches.
+/// Flag of [`POST_SEND`]: [`POST_EVENT_SENT`] tells when the card has the data: the memory may be used again. Messages
+/// to several nodes may be sent in another order than that of their launches.
 pub const POST_TELL_SENT: u32 = 1 << 9;
 
 /// A message is a multiple of so many bytes, and not empty.
@@ -126,11 +126,11 @@ layout! {
 /// Most bytes of a multicast or a reduction.
 pub const POST_MAX_COLLECTIVE_BYTES: u64 = 64 << 10;
 
-/// Operator: the sum. Integers wrap; doubles are added in an order that the group's alone decides, so that every member has the
-/// same bits. A sum that is no number is the one that [`POST_MIN`] names.
+/// Operator: the sum. Integers wrap; doubles are added in an order that the group's alone decides, so that every member
+/// has the same bits. A sum that is no number is the one that [`POST_MIN`] names.
 pub const POST_SUM: u32 = 1;
-/// Operator: the least. Of doubles, -0 is less than 0, and with any that is no number the result is the quiet one without sign
-/// and payload, `0x7ff8000000000000`.
+/// Operator: the least. Of doubles, -0 is less than 0, and with any that is no number the result is the quiet one
+/// without sign and payload, `0x7ff8000000000000`.
 pub const POST_MIN: u32 = 2;
 /// Operator: the greatest, as [`POST_MIN`].
 pub const POST_MAX: u32 = 3;
@@ -155,10 +155,11 @@ layout! {
         pub bytes: u64,
         /// Bytes that were stored or sent.
         pub moved_bytes: u64,
-        /// [`POST_EVENT_RECEIVED`]: the node that sent the message. [`POST_EVENT_DONE`]: the group. Else the node that it was for.
+        /// [`POST_EVENT_RECEIVED`]: the node that sent the message. [`POST_EVENT_DONE`]: the group. Else the node that
+        /// it was for.
         pub source: u64,
-        /// Number of the message among those between this node and the other, as the card counts them, from 1; zero where it does
-        /// not, and of multicasts. [`POST_EVENT_DONE`]: zero.
+        /// Number of the message among those between this node and the other, as the card counts them, from 1; zero
+        /// where it does not, and of multicasts. [`POST_EVENT_DONE`]: zero.
         pub message: u64,
         /// Zero.
         pub reserved0: u64,
@@ -185,8 +186,8 @@ pub const POST_EVENT_SENT: u32 = 1;
 pub const POST_EVENT_RECEIVED: u32 = 2;
 /// Kind: a command was refused; the result says why. Nothing of it was done.
 pub const POST_EVENT_REFUSED: u32 = 3;
-/// Kind: a message was not delivered, as far as the card knows, and it has given up. Comes once the queue has a place, as none is
-/// held for it.
+/// Kind: a message was not delivered, as far as the card knows, and it has given up. Comes once the queue has a place,
+/// as none is held for it.
 pub const POST_EVENT_FAILED: u32 = 4;
 /// Kind: a barrier, a multicast or a reduction that this member asked for is over; the result says whether it is done.
 pub const POST_EVENT_DONE: u32 = 5;
@@ -220,8 +221,8 @@ pub const POST_LEFT: u32 = 12;
 /// Result: members have asked for different things, or have made the group of different members.
 pub const POST_UNALIKE: u32 = 13;
 
-/// Changes when the card interrupts the host of a port, while it runs: [`PostRules`]. Refused where the card's protocol has no
-/// component for it.
+/// Changes when the card interrupts the host of a port, while it runs: [`PostRules`]. Refused where the card's protocol
+/// has no component for it.
 pub const OP_POST_RULES: u32 = 14;
 
 layout! {
@@ -243,10 +244,10 @@ layout! {
 /// [`PostRules::source`]: any node.
 pub const POST_ANY_SOURCE: u64 = 0xffff;
 
-/// Makes a group of nodes, or drops it: [`PostGroup`]. Refused with [`crate::control::STATUS_BAD_VALUE`] where there is a group of
-/// this name, or the members are none of a group; with [`crate::control::STATUS_NO_SPACE`] beyond [`POST_GROUPS`]; with
-/// [`crate::control::STATUS_BAD_OPERATION`] where the card's protocol loses messages. To be dropped there must be one, else
-/// [`crate::control::STATUS_NOT_FOUND`].
+/// Makes a group of nodes, or drops it: [`PostGroup`]. Refused with [`crate::control::STATUS_BAD_VALUE`] where there is
+/// a group of this name, or the members are none of a group; with [`crate::control::STATUS_NO_SPACE`] beyond
+/// [`POST_GROUPS`]; with [`crate::control::STATUS_BAD_OPERATION`] where the card's protocol loses messages. To be
+/// dropped there must be one, else [`crate::control::STATUS_NOT_FOUND`].
 pub const OP_POST_GROUP: u32 = 15;
 
 /// Most groups of a card at a time.
@@ -261,8 +262,8 @@ layout! {
         pub port: u32,
         /// Name of the group: any number, the same at every member.
         pub group: u32,
-        /// Members, at most [`POST_MAX_MEMBERS`], this node among them, none twice, in the same order at every member; none: the
-        /// group is dropped.
+        /// Members, at most [`POST_MAX_MEMBERS`], this node among them, none twice, in the same order at every member;
+        /// none: the group is dropped.
         pub members: u32,
         /// Zero.
         pub reserved: u32,

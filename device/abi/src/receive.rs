@@ -97,8 +97,9 @@ layout! {
         pub acknowledged: u64,
         /// Packets that left for the network.
         pub sent: u64,
-        /// Why the last launch or register write was refused: a `REFUSED_` constant; zero when none was. The words are stored in
-        /// ascending order: whoever loads this one behind `refused` has the reason of that refusal, or of a later one.
+        /// Why the last launch or register write was refused: a `REFUSED_` constant; zero when none was. The words are
+        /// stored in ascending order: whoever loads this one behind `refused` has the reason of that refusal, or of a
+        /// later one.
         pub refusal: u64,
         /// Launches refused for a bad code or because the port has no route, and register writes refused.
         pub refused: u64,
@@ -125,8 +126,9 @@ pub const REFUSED_HEADER: u64 = 6;
 pub const REFUSED_TARGET: u64 = 7;
 /// [`StatusLine::refusal`]: the payload is empty, too long, or beyond the payload region.
 pub const REFUSED_PAYLOAD: u64 = 8;
-/// [`StatusLine::refusal`]: a segment that runs backwards, goes past its message, or belongs to none; a message launched
-/// before the one before it was pushed whole; or one of which no more was pushed for so long that the card gave it up.
+/// [`StatusLine::refusal`]: a segment that runs backwards, goes past its message, or belongs to none; a message
+/// launched before the one before it was pushed whole; or one of which no more was pushed for so long that the card
+/// gave it up.
 pub const REFUSED_SEGMENT: u64 = 9;
 /// [`StatusLine::refusal`]: no program has the target endpoint open.
 pub const REFUSED_CLOSED: u64 = 10;

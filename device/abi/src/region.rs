@@ -1,4 +1,5 @@
-//! Regions of host memory ([`crate::config::FEATURE_REGIONS`]): what a program registers so that the card may read and write it.
+//! Regions of host memory ([`crate::config::FEATURE_REGIONS`]): what a program registers so that the card may read and
+//! write it.
 
 use crate::layout;
 
@@ -40,7 +41,8 @@ layout! {
 layout! {
     /// Answer to [`OP_REGION_OPEN`].
     pub struct RegionOpened: 8 {
-        /// The region's name: 16 bits of number and, above, 16 bits that differ from those of earlier regions of the number.
+        /// The region's name: 16 bits of number and, above, 16 bits that differ from those of earlier regions of the
+        /// number.
         pub region: u32,
         /// Zero.
         pub reserved: u32,

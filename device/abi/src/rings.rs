@@ -1,8 +1,8 @@
-//! Descriptor rings ([`crate::config::FEATURE_RINGS`]): frames are sent out of memory, and received into memory, that descriptors
-//! in the host's memory name. The card walks them by itself.
+//! Descriptor rings ([`crate::config::FEATURE_RINGS`]): frames are sent out of memory, and received into memory, that
+//! descriptors in the host's memory name. The card walks them by itself.
 //!
-//! A descriptor has the 16 bytes of the DEC 21140 (*21140A PCI Fast Ethernet LAN Controller Hardware Reference Manual*, section
-//! 4.2), in two words of 64 bits, least significant byte first:
+//! A descriptor has the 16 bytes of the DEC 21140 (*21140A PCI Fast Ethernet LAN Controller Hardware Reference Manual*,
+//! section 4.2), in two words of 64 bits, least significant byte first:
 //!
 //! | word | bits | what |
 //! |---|---|---|
@@ -15,15 +15,15 @@
 //! | 0 | 61, 62 | [`RING_FIRST`], [`RING_LAST`], of what is sent: the frame begins, ends here |
 //! | 1 | 0..32, 32..64 | addresses of the buffers |
 //!
-//! Between two descriptors that are not chained the card skips so many bytes as [`RingStart::skip_bytes`] says; behind a chained
-//! one lie as many. They are the driver's, but for the first word of them in what is sent ([`RING_MESSAGE_WORD`]), which no
-//! hardware would read: it tells reports how long the message is whose first frame begins there, and what the driver knew when it
-//! sent the frame. Where that is all that the card had told it by then, the order in which the host did things is known, and with it
-//! when they were done in model time.
+//! Between two descriptors that are not chained the card skips so many bytes as [`RingStart::skip_bytes`] says; behind
+//! a chained one lie as many. They are the driver's, but for the first word of them in what is sent
+//! ([`RING_MESSAGE_WORD`]), which no hardware would read: it tells reports how long the message is whose first frame
+//! begins there, and what the driver knew when it sent the frame. Where that is all that the card had told it by then,
+//! the order in which the host did things is known, and with it when they were done in model time.
 //!
-//! The driver fills all words but the first, then stores the first, which makes the descriptor the card's; the card gives it back
-//! by the same word. Then it notifies queue 2 or 3 ([`crate::QUEUE_TRANSMIT`], [`crate::QUEUE_RECEIVE`]), which never hold a
-//! chain: a poll demand.
+//! The driver fills all words but the first, then stores the first, which makes the descriptor the card's; the card
+//! gives it back by the same word. Then it notifies queue 2 or 3 ([`crate::QUEUE_TRANSMIT`], [`crate::QUEUE_RECEIVE`]),
+//! which never hold a chain: a poll demand.
 
 use crate::layout;
 
@@ -36,14 +36,14 @@ pub const OP_RING_INTERRUPTS: u32 = 20;
 /// Asks what the drivers of this cluster have agreed on. No body, answered by [`RingTerms`].
 pub const OP_RING_TERMS: u32 = 21;
 
-/// CPU-driven ([`RingTerms::receive_buffers`] is zero): reads status and head of the first frame in the card's FIFO. No body,
-/// answered by [`FifoHead`].
+/// CPU-driven ([`RingTerms::receive_buffers`] is zero): reads status and head of the first frame in the card's FIFO. No
+/// body, answered by [`FifoHead`].
 pub const OP_FIFO_LOOK: u32 = 22;
-/// CPU-driven: stores a part of the first frame in the FIFO where it belongs, and drops the frame: [`FifoTake`]. Answered, without
-/// a body, when it is stored.
+/// CPU-driven: stores a part of the first frame in the FIFO where it belongs, and drops the frame: [`FifoTake`].
+/// Answered, without a body, when it is stored.
 pub const OP_FIFO_TAKE: u32 = 23;
-/// CPU-driven: puts a frame into the FIFO in front of the wire, a head that the processor stores and data that the card reads:
-/// [`FifoSend`]. Answered, without a body, when the card has read all of it.
+/// CPU-driven: puts a frame into the FIFO in front of the wire, a head that the processor stores and data that the card
+/// reads: [`FifoSend`]. Answered, without a body, when the card has read all of it.
 pub const OP_FIFO_SEND: u32 = 24;
 
 /// [`RingStart::ring`], [`RingName::ring`]: what is to be sent.
@@ -90,8 +90,8 @@ layout! {
 layout! {
     /// Answer to [`OP_RING_TERMS`].
     pub struct RingTerms: 48 {
-        /// Descriptors that the receive ring shall have, each with a buffer for a whole frame. 0: there are no rings, and the
-        /// processor drives each transfer ([`OP_FIFO_LOOK`]).
+        /// Descriptors that the receive ring shall have, each with a buffer for a whole frame. 0: there are no rings,
+        /// and the processor drives each transfer ([`OP_FIFO_LOOK`]).
         pub receive_buffers: u32,
         /// Frames that may be on their way from one node to another without acknowledgement; 0: any number.
         pub window: u32,
@@ -109,8 +109,8 @@ layout! {
         pub interrupt_delay_ns: u32,
         /// [`crate::active_ports::FrameHead::protocol`] of frames that the card sends and takes.
         pub protocol: u32,
-        /// How many drivers have asked this card for its terms, this one included: what a driver of hardware would count in the
-        /// card's serial memory. See [`crate::active_ports::INCARNATIONS`].
+        /// How many drivers have asked this card for its terms, this one included: what a driver of hardware would
+        /// count in the card's serial memory. See [`crate::active_ports::INCARNATIONS`].
         pub incarnation: u32,
         /// Zero.
         pub reserved: u32,
@@ -173,9 +173,9 @@ layout! {
 pub const RING_STATION: u8 = 0;
 /// Most bytes between two descriptors (CSR0, bits 2 to 6: 31 words of 32 bits, here in whole words of 64).
 pub const RING_MAX_SKIP_BYTES: u32 = 120;
-/// Word of a descriptor and what lies behind it, of 64 bits, of a descriptor in which a frame begins that is sent. Its lower half,
-/// where the frame is a message's first: the bytes of the message. Its upper half, [`RING_RECEIVED_SHIFT`]: the frames that the
-/// driver had taken out of the receive ring since it was started, modulo 2^32.
+/// Word of a descriptor and what lies behind it, of 64 bits, of a descriptor in which a frame begins that is sent. Its
+/// lower half, where the frame is a message's first: the bytes of the message. Its upper half, [`RING_RECEIVED_SHIFT`]:
+/// the frames that the driver had taken out of the receive ring since it was started, modulo 2^32.
 pub const RING_MESSAGE_WORD: usize = 2;
 /// The upper half of that word.
 pub const RING_RECEIVED_SHIFT: u32 = 32;
@@ -207,14 +207,16 @@ pub const RING_STATUS_LAST: u32 = 1 << 8;
 pub const RING_STATUS_DAMAGED: u32 = 1 << 1;
 /// Status of what was received: the ring had too little room for the whole frame (DE).
 pub const RING_STATUS_TRUNCATED: u32 = 1 << 14;
-/// Status of what was received: lowest bit of the length in bytes, from the Ethernet header to the last byte that is stored.
+/// Status of what was received: lowest bit of the length in bytes, from the Ethernet header to the last byte that is
+/// stored.
 pub const RING_LENGTH_SHIFT: u32 = 16;
-/// Status of what was sent: the frame is shorter than its headers, longer than the network's, or its buffers are in too many
-/// descriptors.
+/// Status of what was sent: the frame is shorter than its headers, longer than the network's, or its buffers are in too
+/// many descriptors.
 pub const RING_STATUS_LENGTH: u32 = 1 << 2;
 /// Status of what was sent: a buffer is not memory of the guest.
 pub const RING_STATUS_ADDRESS: u32 = 1 << 3;
-/// Status of what was sent: the source address is not the node's, or the frame is of a protocol that is not this card's.
+/// Status of what was sent: the source address is not the node's, or the frame is of a protocol that is not this
+/// card's.
 pub const RING_STATUS_FORGED: u32 = 1 << 4;
 /// Status of what was sent: a descriptor that begins a frame within another, or goes on with none.
 pub const RING_STATUS_SEGMENT: u32 = 1 << 5;

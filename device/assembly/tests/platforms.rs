@@ -140,7 +140,8 @@ fn a_pci_read_takes_500_ns_and_write_combining_gives_what_grim_measured() {
 
 #[test]
 fn grim_takes_13_microseconds_for_a_short_message_over_four_channels_and_1_to_inject_it() {
-    // Header and slice: 28 bytes of message (GRIM, section 5.1), in whole words. The frame: Ethernet, link, message, check sequence.
+    // Header and slice: 28 bytes of message (GRIM, section 5.1), in whole words. The frame: Ethernet, link, message,
+    // check sequence.
     const MESSAGE_BYTES: u64 = 32;
     const FRAME_BYTES: u64 = 14 + 16 + 40 + 4;
     // A processor that goes round over four channels looks at so many on average before it finds one.

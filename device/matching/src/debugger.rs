@@ -1,5 +1,5 @@
-//! The debugger: goes on by cycles, stops at words and events, and shows the machine. Commands are lines of text, and what they
-//! say is text, so that a terminal and a script are the same to it.
+//! The debugger: goes on by cycles, stops at words and events, and shows the machine. Commands are lines of text, and
+//! what they say is text, so that a terminal and a script are the same to it.
 
 mod command;
 mod show;

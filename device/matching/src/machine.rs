@@ -1,8 +1,8 @@
-//! Unit and list manager with a list and headers, cycle by cycle, and what each cycle brought. The list manager is hardware, or
-//! a second unit with a program of its own.
+//! Unit and list manager with a list and headers, cycle by cycle, and what each cycle brought. The list manager is
+//! hardware, or a second unit with a program of its own.
 //!
-//! The unit executes a word at a time, since forwarding hides its three stages; here they are derived from what was issued: the
-//! word issued in a cycle reads its operands in it, executes in the next one and writes in the one behind.
+//! The unit executes a word at a time, since forwarding hides its three stages; here they are derived from what was
+//! issued: the word issued in a cycle reads its operands in it, executes in the next one and writes in the one behind.
 
 mod found;
 mod manager;
@@ -72,8 +72,8 @@ pub enum SetupError {
     },
 }
 
-/// Cycles that a program may take for a header if nobody says how many: so many, and [`WATCHDOG_PER_ITEM`] for each item. The
-/// built-in program takes less than a tenth of it.
+/// Cycles that a program may take for a header if nobody says how many: so many, and [`WATCHDOG_PER_ITEM`] for each
+/// item. The built-in program takes less than a tenth of it.
 pub const WATCHDOG: u64 = 4_096;
 
 /// [`WATCHDOG`].
@@ -205,8 +205,8 @@ pub struct Ran {
     pub found: Vec<Found>,
     /// Cycles in all.
     pub cycles: u64,
-    /// Cycles of these in which the list was changed and no header was matched: a program that keeps it began, and appended
-    /// items. In hardware all items are there before the first cycle.
+    /// Cycles of these in which the list was changed and no header was matched: a program that keeps it began, and
+    /// appended items. In hardware all items are there before the first cycle.
     pub append_cycles: u64,
     /// Why the program was stopped, if it was.
     pub stopped: Option<Stopped>,
@@ -321,7 +321,8 @@ impl Machine {
         }
     }
 
-    /// The list as it is: places in the file, and items. Where a program keeps it, in the order of its slots, which come first.
+    /// The list as it is: places in the file, and items. Where a program keeps it, in the order of its slots, which
+    /// come first.
     #[must_use]
     pub fn list(&self) -> Vec<(Option<u16>, usize, Item)> {
         self.manager.list().into_iter().map(|(slot, handle, item)| (slot, self.place(handle), item)).collect()

@@ -16,8 +16,8 @@ use niclab_output::{READER_GONE, eprint, eprintln, is_unread, print};
 
 /// Runs programs of the match unit on lists and headers, and steps through them.
 ///
-/// `niclab match` starts this program. Exit codes: 0 when every header has its outcome, 1 when the program had to be stopped, 2
-/// when it cannot be run at all. docs/match/RUNNING.md describes the files.
+/// `niclab match` starts this program. Exit codes: 0 when every header has its outcome, 1 when the program had to be
+/// stopped, 2 when it cannot be run at all. docs/match/RUNNING.md describes the files.
 #[derive(Debug, Parser)]
 #[command(name = "niclab-match", bin_name = "niclab match", version, max_term_width = 100)]
 struct Arguments {
@@ -31,7 +31,8 @@ enum Action {
     Run(RunArguments),
     /// Step through a program: commands from standard input, `help` lists them.
     ///
-    /// What a command finds wrong does not end it; Ctrl-D and `quit` do. Exits with 1 where the program had been stopped.
+    /// What a command finds wrong does not end it; Ctrl-D and `quit` do. Exits with 1 where the program had been
+    /// stopped.
     Debug(DebugArguments),
     /// Print the JSON Schema of a list, of headers, or of what `run --json` prints.
     Schema {
@@ -63,8 +64,8 @@ struct SetupArguments {
     /// The headers: a JSON array, in the order of arrival.
     #[arg(long, value_name = "HEADERS.json")]
     headers: PathBuf,
-    /// Keep items that match as they are, as the paper's benchmark does. Without this their thresholds fall and their offsets
-    /// move on.
+    /// Keep items that match as they are, as the paper's benchmark does. Without this their thresholds fall and their
+    /// offsets move on.
     #[arg(long)]
     keep: bool,
     /// Stop a program that takes more cycles for a header. Default: 4096, and 256 for each item.
@@ -73,8 +74,8 @@ struct SetupArguments {
     /// Write a waveform of every cycle to this file (VCD), for GTKWave.
     #[arg(long, value_name = "FILE.vcd")]
     trace: Option<PathBuf>,
-    /// Let a program keep the list, on a second unit, in the place of the hardware list manager: an image or a source, or
-    /// without a file the built-in one.
+    /// Let a program keep the list, on a second unit, in the place of the hardware list manager: an image or a source,
+    /// or without a file the built-in one.
     #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with = "trace")]
     queue_program: Option<Option<PathBuf>>,
 }

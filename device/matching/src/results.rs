@@ -46,7 +46,8 @@ pub struct Results {
     pub clock_hz: u64,
     /// Model cycles in all, to the one in which the last outcome is known.
     pub cycles: u64,
-    /// Model cycles of these in which a program that keeps the list began and items were appended. They stand in no header.
+    /// Model cycles of these in which a program that keeps the list began and items were appended. They stand in no
+    /// header.
     pub append_cycles: u64,
     /// One entry for each header that was matched, in order.
     pub headers: Vec<Found>,

@@ -1,8 +1,8 @@
 //! The waveform: a VCD file, which GTKWave and its like show.
 //!
-//! Cycle `c` is the time from `2c` to `2c + 2` nanoseconds; the clock rises at its beginning. What stands in a cycle is what the
-//! word that is issued in it finds: registers, predicates and FIFOs as the cycle before left them, the words in the stages,
-//! and what the cycle moves.
+//! Cycle `c` is the time from `2c` to `2c + 2` nanoseconds; the clock rises at its beginning. What stands in a cycle is
+//! what the word that is issued in it finds: registers, predicates and FIFOs as the cycle before left them, the words
+//! in the stages, and what the cycle moves.
 
 mod signals;
 

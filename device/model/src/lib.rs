@@ -10,8 +10,8 @@
 //! * [`parts`]: what models are made of: FIFO memory, credits, regions;
 //! * [`fabric`]: links with seeded faults, and the switch;
 //! * [`conventional`]: the Ethernet function as the conventional NIC that it is, priced;
-//! * [`models`]: one folder for each NIC model, all of the same anatomy: `config`, `wire`, the units named by the paper,
-//!   `nic`.
+//! * [`models`]: one folder for each NIC model, all of the same anatomy: `config`, `wire`, the units named by the
+//!   paper, `nic`.
 
 #![no_std]
 

@@ -1,9 +1,10 @@
 //! Model time: what the modelled hardware would have taken. Never the wall clock.
 
 //!
-//! Arithmetic saturates, and no overrun is silent all the same: [`Time::LIMIT`] is half of what the number holds. A shell checks
-//! every instant at which something happens ([`Time::within_limit`]) and ends the cluster with [`EndOfTime`] beyond it. The other
-//! half is room for what one step of a model adds to an instant before the shell sees the result.
+//! Arithmetic saturates, and no overrun is silent all the same: [`Time::LIMIT`] is half of what the number holds. A
+//! shell checks every instant at which something happens ([`Time::within_limit`]) and ends the cluster with
+//! [`EndOfTime`] beyond it. The other half is room for what one step of a model adds to an instant before the shell
+//! sees the result.
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub};

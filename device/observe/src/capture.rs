@@ -4,11 +4,11 @@
 //! node comes in. A frame that a fault touched is there with a comment that says what happened; one that was dropped is
 //! there as well, and its comment says that it never arrived.
 //!
-//! The last blocks say of each link how many frames were captured, and how many are missing because they came faster than
-//! they could be written.
+//! The last blocks say of each link how many frames were captured, and how many are missing because they came faster
+//! than they could be written.
 //!
-//! The form: draft-ietf-opsawg-pcapng, sections 4.1 to 4.3 and 4.6. Time stamps have the unit of 10^-12 s, which is the unit of
-//! model time; crates that write pcapng know nanoseconds at best, hence these four blocks of our own.
+//! The form: draft-ietf-opsawg-pcapng, sections 4.1 to 4.3 and 4.6. Time stamps have the unit of 10^-12 s, which is the
+//! unit of model time; crates that write pcapng know nanoseconds at best, hence these four blocks of our own.
 
 use std::io::{self, Write};
 
@@ -75,8 +75,8 @@ impl Fate {
     }
 }
 
-/// How a frame that left the switch comes out of the link behind it, given what the link delivers: when, with which bytes,
-/// and what happened to it. One that the link dropped at `at` is there as well.
+/// How a frame that left the switch comes out of the link behind it, given what the link delivers: when, with which
+/// bytes, and what happened to it. One that the link dropped at `at` is there as well.
 pub fn arrivals<'a>(
     at: Time,
     frame: &'a SharedFrame,

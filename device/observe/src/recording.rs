@@ -10,10 +10,11 @@
 //! {"messages": 2}
 //! ```
 //!
-//! Each line between is one message whose data left a card: when a program began to send it, or to get it (model time from the
-//! start of the recording), rank and port of the sender, rank and port of the receiver, its payload, and whether it interrupted
-//! its receiver. What goes on in further frames or goes again stands there once. The lines stand in the order in which the messages left their cards; a message that waited for credit
-//! left later than others of its node that were begun after it, and the times tell.
+//! Each line between is one message whose data left a card: when a program began to send it, or to get it (model time
+//! from the start of the recording), rank and port of the sender, rank and port of the receiver, its payload, and
+//! whether it interrupted its receiver. What goes on in further frames or goes again stands there once. The lines stand
+//! in the order in which the messages left their cards; a message that waited for credit left later than others of its
+//! node that were begun after it, and the times tell.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -98,8 +99,8 @@ impl Recorded {
 /// Tells frames in which messages begin from those in which they go on, or go again.
 #[derive(Debug, Default)]
 pub struct Beginnings {
-    /// The latest message from each port to each, by whoever launched it: from one port to another they begin in the order of
-    /// their launches.
+    /// The latest message from each port to each, by whoever launched it: from one port to another they begin in the
+    /// order of their launches.
     latest: BTreeMap<(u16, Address, Address), (Time, u64)>,
 }
 

@@ -1,9 +1,9 @@
 //! Timelines in the JSON form of Chrome's tracing, which <https://ui.perfetto.dev> opens.
 //!
-//! A node is a process and a resource is a thread of it; the network is a process of its own, and so is each other master on a
-//! node's bus that is priced beside the node's NIC: its Ethernet function, its peripherals. A transfer is a slice as
-//! long as it keeps its resource busy, so that slices of one track never overlap; its latency behind that, its price and
-//! its waiting are arguments. The slices of one message are connected by a flow, in the order of model time.
+//! A node is a process and a resource is a thread of it; the network is a process of its own, and so is each other
+//! master on a node's bus that is priced beside the node's NIC: its Ethernet function, its peripherals. A transfer is a
+//! slice as long as it keeps its resource busy, so that slices of one track never overlap; its latency behind that, its
+//! price and its waiting are arguments. The slices of one message are connected by a flow, in the order of model time.
 //!
 //! The form: "Trace Event Format", sections "Complete Events" and "Flow Events". Its times are microseconds; they are
 //! written as decimals with six places, which is the picosecond.
@@ -190,8 +190,8 @@ impl<W: Write> Timeline<W> {
         self.names.get(usize::from(node)).cloned().unwrap_or_else(|| format!("node {node}"))
     }
 
-    /// The process of an owner. Those of the Ethernet functions stand behind the nodes', and the peripherals' behind these in the
-    /// order in which they are seen; they are named when they are seen for the first time.
+    /// The process of an owner. Those of the Ethernet functions stand behind the nodes', and the peripherals' behind
+    /// these in the order in which they are seen; they are named when they are seen for the first time.
     fn process(&mut self, owner: Owner) -> io::Result<u32> {
         if let Some(process) = self.others.get(&owner) {
             return Ok(*process);

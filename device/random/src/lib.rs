@@ -1,5 +1,5 @@
-//! The one generator of everything that is drawn: each draw follows from a seed, the number of a stream, and how many were
-//! drawn before.
+//! The one generator of everything that is drawn: each draw follows from a seed, the number of a stream, and how many
+//! were drawn before.
 
 #![no_std]
 
@@ -75,8 +75,8 @@ impl Random {
         Self(base ^ stream.wrapping_mul(0xd134_2543_de82_ef95))
     }
 
-    /// A generator of the next `numbers` numbers, which this one passes over at the price of an addition, for its state is a
-    /// counter: whether they are drawn changes nothing for what comes after them.
+    /// A generator of the next `numbers` numbers, which this one passes over at the price of an addition, for its state
+    /// is a counter: whether they are drawn changes nothing for what comes after them.
     #[inline]
     pub const fn set_aside(&mut self, numbers: u64) -> Self {
         let aside = Self(self.0);

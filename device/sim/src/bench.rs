@@ -1,5 +1,5 @@
-//! How fast the simulator is, and how much memory it takes, over numbers of nodes, in wall time of one thread and of two; and how fast
-//! it carries any one configuration, in a core's time.
+//! How fast the simulator is, and how much memory it takes, over numbers of nodes, in wall time of one thread and of
+//! two; and how fast it carries any one configuration, in a core's time.
 
 use std::fmt;
 use std::fs;

@@ -1,5 +1,5 @@
-//! What ends a run that would go on for ever: two cards that answer each other, a deadline that is never met, letters that
-//! go again faster than they are acknowledged.
+//! What ends a run that would go on for ever: two cards that answer each other, a deadline that is never met, letters
+//! that go again faster than they are acknowledged.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,19 +8,21 @@ use niclab_model::time::{Span, Time};
 
 use crate::queue::Event;
 
-/// How long deadlines alone may go on, in model time, with no message sent or received. Credit probes double up to 100 ms,
-/// so that each port has asked at least twenty times: what has not come by then was lost.
+/// How long deadlines alone may go on, in model time, with no message sent or received. Credit probes double up to 100
+/// ms, so that each port has asked at least twenty times: what has not come by then was lost.
 pub(crate) const FUTILE: Span = Span::from_ns(3_000_000_000);
 
-/// Events of each node without progress, apart from those that a long message takes. In three thousand random runs no wait that
-/// came to an end took more than 2,500 of them.
+/// Events of each node without progress, apart from those that a long message takes. In three thousand random runs no
+/// wait that came to an end took more than 2,500 of them.
 const EVENTS_PER_NODE: u64 = 200_000;
 
-/// So many messages after a long wait allow another one as long: progress that becomes ever slower is an endless run as well.
+/// So many messages after a long wait allow another one as long: progress that becomes ever slower is an endless run as
+/// well.
 const MESSAGES_BETWEEN_WAITS: u64 = 20;
 
-/// Events for which a byte allows that was stored of a message. In packets of four bytes, of which every third is lost, a sender
-/// that goes back to what is missing sends a window again for each few that arrive, and each of these is acknowledged.
+/// Events for which a byte allows that was stored of a message. In packets of four bytes, of which every third is lost,
+/// a sender that goes back to what is missing sends a window again for each few that arrive, and each of these is
+/// acknowledged.
 const EVENTS_PER_BYTE: u64 = 1_000;
 
 /// How many events may pass without progress.
@@ -29,7 +31,8 @@ pub struct Bound {
     most: u64,
     left: u64,
     progress: Progress,
-    /// Bytes of all messages that can be under way at once: what is stored without end, and makes up no message, is no progress.
+    /// Bytes of all messages that can be under way at once: what is stored without end, and makes up no message, is no
+    /// progress.
     most_bytes: u64,
     bytes_left: u64,
 }
@@ -44,8 +47,8 @@ pub struct Progress {
 }
 
 impl Bound {
-    /// The bound for so many nodes, the longest of whose messages has so many bytes: no frame has fewer than one, so that
-    /// a long message is not taken for an endless run.
+    /// The bound for so many nodes, the longest of whose messages has so many bytes: no frame has fewer than one, so
+    /// that a long message is not taken for an endless run.
     #[must_use]
     pub fn new(nodes: usize, message_bytes: u32) -> Self {
         let nodes = nodes as u64;
@@ -72,8 +75,9 @@ impl Bound {
         self.left > 0
     }
 
-    /// Whether so many events more, of which nobody knows the order, cannot have come near the bound, by the end of which there
-    /// was so much progress: were they asked for one by one, [`Self::allows`] would have said so of each. Bytes do not count.
+    /// Whether so many events more, of which nobody knows the order, cannot have come near the bound, by the end of
+    /// which there was so much progress: were they asked for one by one, [`Self::allows`] would have said so of each.
+    /// Bytes do not count.
     pub fn allows_many(&mut self, events: u64, progress: Progress) -> bool {
         if progress.messages != self.progress.messages {
             self.left = self.left.saturating_add(self.most / MESSAGES_BETWEEN_WAITS).min(self.most);

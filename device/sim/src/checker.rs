@@ -110,8 +110,8 @@ pub struct Checker {
     pub received: u64,
     /// Their payload.
     pub received_bytes: u64,
-    /// Messages sent, and messages received that are later ones of their flows than any before: whatever a model does, this
-    /// rises twice at most for each message that a program sends.
+    /// Messages sent, and messages received that are later ones of their flows than any before: whatever a model does,
+    /// this rises twice at most for each message that a program sends.
     pub progress: u64,
     /// Bytes of messages that cards have stored, however often.
     pub stored_bytes: u64,
@@ -153,8 +153,8 @@ impl Checker {
         }
     }
 
-    /// The checker of some of the nodes. Of a flow it knows either end, or both; what was counted so far, the first one counts. Where there are others, they
-    /// have to be told of what is sent.
+    /// The checker of some of the nodes. Of a flow it knows either end, or both; what was counted so far, the first one
+    /// counts. Where there are others, they have to be told of what is sent.
     #[must_use]
     pub fn divided(&self, is_first: bool, has_others: bool) -> Self {
         let counted = |count: u64| if is_first { count } else { 0 };
@@ -205,7 +205,8 @@ impl Checker {
         (self.progress, self.stored_bytes) = (0, 0);
     }
 
-    /// The flows over which messages were sent since the last call, once for each message, and the nodes that they go to.
+    /// The flows over which messages were sent since the last call, once for each message, and the nodes that they go
+    /// to.
     pub fn take_sent(&mut self) -> impl Iterator<Item = (FlowId, u16)> + use<'_> {
         self.sent_flows.iter_mut().flat_map(|flows| flows.drain(..))
     }
@@ -251,7 +252,8 @@ impl Checker {
         self.spoiled.insert((mark.flow, mark.number));
     }
 
-    /// The program at `at` found what is left of a spoiled message. Only its place in the flow is held against the model.
+    /// The program at `at` found what is left of a spoiled message. Only its place in the flow is held against the
+    /// model.
     pub fn on_received_spoiled(&mut self, at: End, mark: &Mark) {
         let known = self.flows.get(mark.flow as usize).filter(|state| mark.number <= state.sent);
         if let Some(flow) = known.map(|state| state.flow) {
@@ -260,9 +262,9 @@ impl Checker {
         }
     }
 
-    /// A fault of a device may have led the program at `at` astray, which keeps more in mind of its messages than each says:
-    /// from now on messages to and from it may be lost, and contents may be others'. Ports and order are held against the
-    /// models as before.
+    /// A fault of a device may have led the program at `at` astray, which keeps more in mind of its messages than each
+    /// says: from now on messages to and from it may be lost, and contents may be others'. Ports and order are held
+    /// against the models as before.
     pub fn on_astray(&mut self, at: End) {
         self.astray.insert(at);
         self.stalled.insert(at);
@@ -290,8 +292,8 @@ impl Checker {
         }
     }
 
-    /// A fault of the device keeps the program at `at` from what was stored for it, and from all that would come after: as
-    /// it consumes nothing more, nobody may send to it for long.
+    /// A fault of the device keeps the program at `at` from what was stored for it, and from all that would come after:
+    /// as it consumes nothing more, nobody may send to it for long.
     pub fn on_stalled(&mut self, at: End) {
         self.stalled.insert(at);
     }

@@ -1,5 +1,6 @@
-//! Numbered frames between nodes, looked at from outside of their drivers: what each gave to its card, what left, what came, and what
-//! the other driver found in its memory. From these alone it is said what each driver must have raised, and held against what it did.
+//! Numbered frames between nodes, looked at from outside of their drivers: what each gave to its card, what left, what
+//! came, and what the other driver found in its memory. From these alone it is said what each driver must have raised,
+//! and held against what it did.
 //!
 //! Nothing here is a driver's: neither windows nor messages, nor how they are kept.
 
@@ -210,8 +211,8 @@ impl Frames {
             .then(|| format!("node {node} found frame {number} of node {from} more often than it came"))
     }
 
-    /// Whether something that was lost may keep a node from sending to another for ever: data that never came, of which the other
-    /// says nothing, or an acknowledgement.
+    /// Whether something that was lost may keep a node from sending to another for ever: data that never came, of which
+    /// the other says nothing, or an acknowledgement.
     #[must_use]
     pub fn is_excused(&self, from: u16, to: u16) -> bool {
         let Some(pair) = self.pairs.get(&(from, to)) else { return false };

@@ -15,8 +15,8 @@
 //! * [`swarm`]: many random simulations with faults;
 //! * [`bench`]: how fast all of this is.
 //!
-//! Events are totally ordered by (time, node, order), every random choice comes from the seed, and nothing depends on the
-//! order of a hash or on threads: the same configuration gives the same bytes.
+//! Events are totally ordered by (time, node, order), every random choice comes from the seed, and nothing depends on
+//! the order of a hash or on threads: the same configuration gives the same bytes.
 
 pub mod bench;
 pub mod bound;

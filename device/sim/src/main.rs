@@ -16,8 +16,8 @@ use serde::Serialize;
 
 /// Simulates a cluster of NICs by the same models that serve guests.
 ///
-/// `niclab sim` starts this program. It prints the report as JSON. Exit codes: 0 when every check held, 1 when one did not,
-/// 2 when the simulation cannot be run.
+/// `niclab sim` starts this program. It prints the report as JSON. Exit codes: 0 when every check held, 1 when one did
+/// not, 2 when the simulation cannot be run.
 #[derive(Debug, Parser)]
 #[command(version, args_conflicts_with_subcommands = true, arg_required_else_help = true)]
 struct Arguments {
@@ -36,12 +36,12 @@ struct Arguments {
     /// The seed, instead of the configuration's; the first one of a swarm.
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
-    /// Have every NIC do what its manual allows and kind hardware seldom does, drawn from this seed; in a swarm from its sum with each
-    /// run's seed.
+    /// Have every NIC do what its manual allows and kind hardware seldom does, drawn from this seed; in a swarm from
+    /// its sum with each run's seed.
     #[arg(long, value_name = "S")]
     unkind: Option<u64>,
-    /// Threads over which a swarm is spread, or the nodes of one simulation; what is printed does not depend on it. Default: one
-    /// for each core, and one for a simulation of fewer than 256 nodes.
+    /// Threads over which a swarm is spread, or the nodes of one simulation; what is printed does not depend on it.
+    /// Default: one for each core, and one for a simulation of fewer than 256 nodes.
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
     /// Write a timeline of the measured part to this file, for ui.perfetto.dev.
@@ -121,8 +121,8 @@ fn work(arguments: &WorkArguments) -> Result<(), Failure> {
     Ok(print(&events.to_string())?)
 }
 
-/// Threads that are worth their while for so many nodes: of 256, two threads carry out in a little more than half the time what one does, and
-/// of few they wait for each other most of the time.
+/// Threads that are worth their while for so many nodes: of 256, two threads carry out in a little more than half the
+/// time what one does, and of few they wait for each other most of the time.
 fn threads_for(nodes: usize) -> usize {
     if nodes < 256 { 1 } else { cores() }
 }

@@ -1,22 +1,26 @@
-//! A wire that all nodes share, half duplex, as behind an Ethernet repeater (IEEE 802.3, clause 4): who has something to send waits
-//! until the wire is silent, and of several who waited all begin at once, collide, and wait for a drawn number of slots.
+//! A wire that all nodes share, half duplex, as behind an Ethernet repeater (IEEE 802.3, clause 4): who has something
+//! to send waits until the wire is silent, and of several who waited all begin at once, collide, and wait for a drawn
+//! number of slots.
 //!
-//! By the standard, who has just sent tends to go on sending: it draws from few slots for its next frame, and who was hit before from
-//! many (the capture effect). Cards that avoid it back off for two slots when their first attempt after a frame of theirs collides, and
-//! for none when the second does (Ramakrishnan and Yang, *The Ethernet capture effect: analysis and solution*, 1994).
+//! By the standard, who has just sent tends to go on sending: it draws from few slots for its next frame, and who was
+//! hit before from many (the capture effect). Cards that avoid it back off for two slots when their first attempt after
+//! a frame of theirs collides, and for none when the second does (Ramakrishnan and Yang, *The Ethernet capture effect:
+//! analysis and solution*, 1994).
 //!
-//! It stands in front of the fabric, whose links then never have anything to wait for. Two departures: stations hear one another at
-//! once, so that only those collide who waited for the same silence or began at the same instant; and no frame is given up after
-//! sixteen collisions.
+//! It stands in front of the fabric, whose links then never have anything to wait for. Two departures: stations hear
+//! one another at once, so that only those collide who waited for the same silence or began at the same instant; and no
+//! frame is given up after sixteen collisions.
 
 use std::collections::VecDeque;
 
 use niclab_model::random::Random;
 use niclab_model::time::{Span, Time};
 
-/// Bytes of a slot: the time for which a station that was hit backs off, once or several times (clause 4.4.2: 512 bits).
+/// Bytes of a slot: the time for which a station that was hit backs off, once or several times (clause 4.4.2: 512
+/// bits).
 pub const SLOT_BYTES: u64 = 64;
-/// Bytes of what two stations have sent when they fall silent: a preamble, and 32 bits by which all hear that it was for nothing.
+/// Bytes of what two stations have sent when they fall silent: a preamble, and 32 bits by which all hear that it was
+/// for nothing.
 pub const FRAGMENT_BYTES: u64 = 12;
 /// Bytes of silence between frames.
 pub const GAP_BYTES: u64 = 12;

@@ -28,8 +28,8 @@ struct Seen {
 pub struct Observer<'a> {
     timeline: Option<Timeline<Out<'a>>>,
     capture: Option<Capture<Out<'a>>>,
-    /// Frames that are not captured yet, so that the capture is in the order of model time: the simulator goes on from node
-    /// to node within a window of time.
+    /// Frames that are not captured yet, so that the capture is in the order of model time: the simulator goes on from
+    /// node to node within a window of time.
     coming: BTreeMap<(Time, u64), Seen>,
     order: u64,
     failure: Option<io::Error>,

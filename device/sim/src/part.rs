@@ -1,5 +1,5 @@
-//! A stretch of nodes with all that is theirs: hosts, ports of the switch, events, frames under way. A world has one of them, which
-//! several threads divide among them ([`crate::threads`]).
+//! A stretch of nodes with all that is theirs: hosts, ports of the switch, events, frames under way. A world has one of
+//! them, which several threads divide among them ([`crate::threads`]).
 
 use niclab_model::fabric::ethernet::Concern;
 use niclab_model::fabric::{Deliveries, Fabric, Transit, Transits};
@@ -103,7 +103,8 @@ impl Part {
         self.nodes.get_mut(usize::from(number).checked_sub(self.first)?)
     }
 
-    /// Carries out all events of a phase, in which nothing comes from other parts, but no more than there may be in one.
+    /// Carries out all events of a phase, in which nothing comes from other parts, but no more than there may be in
+    /// one.
     pub(crate) fn run(&mut self, phase: u64) {
         self.take_in(phase);
         // A card whose deadline is always due would keep it here for ever.

@@ -1,14 +1,14 @@
 //! The event queue, and the order of events that everything else follows from.
 //!
-//! Events of one node and [`Lane`] come by time; at the same time, arrivals first, and by the node that caused them; of the
-//! same cause, in the order in which it caused them. Between nodes, and between the lanes of a node, which share no state, there is no
-//! order but cause and effect. An effect on another node takes a while: so long as the network's shortest [`Way`]. So the
-//! queue goes from window to window of that length, in a window from lane to lane, and in a lane from node to node: all
-//! events of a node in a window are carried out in a row, while its state is in the processor's caches (Lubachevsky's
-//! *bounded lag*, 1989).
+//! Events of one node and [`Lane`] come by time; at the same time, arrivals first, and by the node that caused them; of
+//! the same cause, in the order in which it caused them. Between nodes, and between the lanes of a node, which share no
+//! state, there is no order but cause and effect. An effect on another node takes a while: so long as the network's
+//! shortest [`Way`]. So the queue goes from window to window of that length, in a window from lane to lane, and in a
+//! lane from node to node: all events of a node in a window are carried out in a row, while its state is in the
+//! processor's caches (Lubachevsky's *bounded lag*, 1989).
 //!
-//! The one place where something passes from node to node is between the lane in which frames enter the switch and the one in which
-//! they leave it. What lies between two such places is a *phase*.
+//! The one place where something passes from node to node is between the lane in which frames enter the switch and the
+//! one in which they leave it. What lies between two such places is a *phase*.
 //!
 //! Only windows that hold events are kept, few at a time; each is sorted once, when its turn comes.
 
@@ -188,15 +188,15 @@ impl Queue {
         }
     }
 
-    /// The bucket of an event. A frame that leaves a node in a window crosses the switch in that window as the lane counts it, and
-    /// arrives in a later one.
+    /// The bucket of an event. A frame that leaves a node in a window crosses the switch in that window as the lane
+    /// counts it, and arrives in a later one.
     fn bucket_of(&self, at: Time, lane: Lane) -> u64 {
         let at = if lane == Lane::ToNode { at.before(self.way.through_switch) } else { at };
         at.as_ps() / self.length * LANES + lane as u64
     }
 
-    /// The phase of a bucket: from the lane behind the switch to the one before it, which is the next window's. In one phase
-    /// nothing that a node does concerns another one.
+    /// The phase of a bucket: from the lane behind the switch to the one before it, which is the next window's. In one
+    /// phase nothing that a node does concerns another one.
     const fn phase(bucket: u64) -> u64 {
         (bucket + LANES - Lane::ToNode as u64) / LANES
     }
@@ -313,7 +313,8 @@ impl Queue {
         self.due.sort_by_key(|entry| entry.key);
     }
 
-    /// Begins with a bucket before the current one: when the last events were deadlines far ahead, of which nothing came.
+    /// Begins with a bucket before the current one: when the last events were deadlines far ahead, of which nothing
+    /// came.
     #[cold]
     fn go_back(&mut self, bucket: u64) {
         for ahead in (0..NEAR).filter(|ahead| self.occupied >> ahead & 1 != 0) {
@@ -468,7 +469,8 @@ mod tests {
             prop_assert_eq!(pop(&mut queue), None);
         }
 
-        /// Nodes send frames that take a way each and are answered; the order of time alone is a queue whose way is zero.
+        /// Nodes send frames that take a way each and are answered; the order of time alone is a queue whose way is
+        /// zero.
         #[test]
         fn no_node_sees_how_long_the_windows_are(
             begin in pushes(0..1),

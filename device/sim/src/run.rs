@@ -70,8 +70,8 @@ pub struct Options<'a> {
     pub folder: PathBuf,
     /// The text of the recording that is replayed, where it is not to be read from its path.
     pub recording: Option<&'a str>,
-    /// Threads that carry out one simulation by phases, where it can be. The outcome is the same for any number; with none it is
-    /// carried out event by event, as a run is that is observed, or whose nodes share something.
+    /// Threads that carry out one simulation by phases, where it can be. The outcome is the same for any number; with
+    /// none it is carried out event by event, as a run is that is observed, or whose nodes share something.
     pub threads: usize,
 }
 
@@ -84,7 +84,8 @@ impl Default for Options<'_> {
 /// Runs a simulation to its end.
 ///
 /// # Errors
-/// [`RunError`] when it cannot begin, or model time reaches its end. A check that fails is no error: see [`Outcome::is_sound`].
+/// [`RunError`] when it cannot begin, or model time reaches its end. A check that fails is no error: see
+/// [`Outcome::is_sound`].
 pub fn run(config: &SimConfig, options: &Options<'_>) -> Result<Outcome, RunError> {
     run_observed(config, options, None)
 }

@@ -69,7 +69,8 @@ impl Swarm {
         Self::of(None, None, seed, count, threads)
     }
 
-    /// The same, of one model alone, and with cards that are unkind: each run's are by the sum of `unkind` and its own seed.
+    /// The same, of one model alone, and with cards that are unkind: each run's are by the sum of `unkind` and its own
+    /// seed.
     #[must_use]
     pub fn of(model: Option<NicModel>, unkind: Option<u64>, seed: u64, count: usize, threads: usize) -> Self {
         let results: Vec<Mutex<Option<SwarmRun>>> = (0..count).map(|_| Mutex::new(None)).collect();
@@ -184,7 +185,8 @@ pub fn configuration_of(seed: u64, model: Option<NicModel>) -> SimConfig {
     let queue_frames = if dice.one_in(8) { 1 + dice.below(64) } else { LinkConfig::DEFAULT_QUEUE_FRAMES };
     let mut device_dice = Dice(Random::new(seed, device_faults_stream(model)));
     let has_device_faults = device_dice.one_in(3) && model.swarm.draws_device_faults;
-    // An answer that waits behind a cut is overtaken by no other one, but what it says is in memory would be written again.
+    // An answer that waits behind a cut is overtaken by no other one, but what it says is in memory would be written
+    // again.
     let may_be_cut = workload.receive != Receive::Exposed;
     let mut node = |rank: u32, dice: &mut Dice| SimNode {
         name: format!("node{rank}"),
@@ -217,8 +219,8 @@ pub fn configuration_of(seed: u64, model: Option<NicModel>) -> SimConfig {
     }
 }
 
-/// Programs that cards take while they run, where those of this model take any: in one of three runs one as it begins, and in one
-/// of four some under load.
+/// Programs that cards take while they run, where those of this model take any: in one of three runs one as it begins,
+/// and in one of four some under load.
 fn hand_overs(seed: u64, model: NicModel, nodes: u32) -> Vec<SimHandOver> {
     let Some(programs) = &model.descriptor().programs else { return Vec::new() };
     let mut dice = Dice(Random::new(seed, HAND_OVERS_STREAM));

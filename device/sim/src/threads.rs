@@ -1,13 +1,13 @@
 //! Several threads, each with a stretch of the nodes.
 //!
-//! All parts carry out the same phase of the [`queue`](crate::queue) at the same time, in which nothing that a node does concerns another one;
-//! then each is handed what others have for it. Nothing is shared meanwhile: parts go from thread to thread, and one that is at work has
-//! all that it looks at.
+//! All parts carry out the same phase of the [`queue`](crate::queue) at the same time, in which nothing that a node
+//! does concerns another one; then each is handed what others have for it. Nothing is shared meanwhile: parts go from
+//! thread to thread, and one that is at work has all that it looks at.
 //!
 //! The result does not depend on how many threads there are. Of all events of a node or lane the order is that of their
-//! key (node, time, arrivals first, cause), and of events with the same key, which have the same cause and so come from one
-//! part, the order in which that part made them. What only one thread can decide, because it goes by what all nodes have done
-//! up to an event, is no part's business: [`run`] says so, and the simulation begins anew with one thread.
+//! key (node, time, arrivals first, cause), and of events with the same key, which have the same cause and so come from
+//! one part, the order in which that part made them. What only one thread can decide, because it goes by what all nodes
+//! have done up to an event, is no part's business: [`run`] says so, and the simulation begins anew with one thread.
 
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 
@@ -18,8 +18,9 @@ use crate::host::Effects;
 use crate::part::{Others, Outbox, Part};
 use crate::queue::{Queue, Slab};
 
-/// How often a thread looks for what another one is about to hand to it before it sleeps: a window of some thousand events takes
-/// a millisecond, and to be woken takes some hundredths of one. Not at all where threads have no core each: it would be that one's.
+/// How often a thread looks for what another one is about to hand to it before it sleeps: a window of some thousand
+/// events takes a millisecond, and to be woken takes some hundredths of one. Not at all where threads have no core
+/// each: it would be that one's.
 const LOOKS: u32 = 1_000;
 
 fn looks(threads: usize) -> u32 {
@@ -70,8 +71,8 @@ pub(crate) fn run(whole: &mut Part, threads: usize, bound: &mut Bound) -> bool {
                 achieved = Achieved { messages, since: begin };
             }
             let progress = parts.iter().map(|part| part.checker.progress).sum();
-            // At the end of model time one thread says which event was the first after it.
-            // Half of what one thread allows: it can neither have ended an endless run by now, nor passed over a deadline.
+            // At the end of model time one thread says which event was the first after it. Half of what one thread
+            // allows: it can neither have ended an endless run by now, nor passed over a deadline.
             if parts.iter().any(|part| part.queue.past_end().is_some())
                 || !bound.allows_many(events, Progress { messages: progress, stored_bytes: 0 })
                 || begin.since(achieved.since).times(2) > FUTILE
@@ -144,7 +145,8 @@ fn messages_of<'a>(parts: impl IntoIterator<Item = &'a Part>) -> u64 {
     parts.into_iter().map(|part| part.checker.sent + part.checker.received).sum()
 }
 
-/// Divides a world into stretches of as many nodes each, with their events; nothing but events is under way. `whole` is left with none.
+/// Divides a world into stretches of as many nodes each, with their events; nothing but events is under way. `whole` is
+/// left with none.
 fn divide(whole: &mut Part, threads: usize, most_in_phase: u64) -> Vec<Part> {
     let nodes_each = whole.nodes.len().div_ceil(threads).max(1);
     let count = whole.nodes.len().div_ceil(nodes_each);

@@ -121,8 +121,8 @@ pub struct World<'a> {
 }
 
 impl<'a> World<'a> {
-    /// A world in which every port of the plan is open and all of the set-up has settled, carried out by so many threads;
-    /// with none, event by event.
+    /// A world in which every port of the plan is open and all of the set-up has settled, carried out by so many
+    /// threads; with none, event by event.
     ///
     /// # Errors
     /// [`WorldError`] names what cannot be.
@@ -570,8 +570,8 @@ fn fabric(config: &SimConfig) -> Result<Fabric, LinkError> {
     Ok(fabric.routed_by(niclab_assembly::routing(config.framing)))
 }
 
-/// What this configuration promises of every message. A switch's queue that may overflow is a faulty network, too; a link
-/// that is cut delivers nothing.
+/// What this configuration promises of every message. A switch's queue that may overflow is a faulty network, too; a
+/// link that is cut delivers nothing.
 fn promise(config: &SimConfig, plan: &Plan) -> Promise {
     let is_parted = config.nodes.iter().any(|node| node.link.faults.partition);
     let (promises, is_deep) = match config.workload.function {

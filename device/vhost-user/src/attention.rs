@@ -1,5 +1,5 @@
-//! By which the library's thread that serves one connection's queues is called: by itself, by other nodes' threads, by the
-//! thread that ends the connection, and by the handler of a vanished page.
+//! By which the library's thread that serves one connection's queues is called: by itself, by other nodes' threads, by
+//! the thread that ends the connection, and by the handler of a vanished page.
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -57,8 +57,8 @@ impl Attention {
         self.has_lost_memory.load(Ordering::Acquire)
     }
 
-    /// Takes the calls so far. What they were for is looked at behind this: a call that comes between the two is seen now,
-    /// and once more.
+    /// Takes the calls so far. What they were for is looked at behind this: a call that comes between the two is seen
+    /// now, and once more.
     pub fn consume(&self) {
         // Fails when there was none.
         let _ = self.event.read();

@@ -109,8 +109,8 @@ impl ClusterFunction {
         self.reset_stopped(&mut self.stop.lock());
     }
 
-    /// The device stops: its machine stands still, or the driver resets it. The card keeps its state until the next start shows
-    /// which.
+    /// The device stops: its machine stands still, or the driver resets it. The card keeps its state until the next
+    /// start shows which.
     fn stop_device(&self) {
         let mut stop = self.stop.lock();
         let mut world = self.shell.world();
@@ -125,8 +125,8 @@ impl ClusterFunction {
         self.shell.did(&mut world);
     }
 
-    /// Starts a stopped device when all its queues have started. None while its queues may not be served; otherwise whether it has
-    /// started just now.
+    /// Starts a stopped device when all its queues have started. None while its queues may not be served; otherwise
+    /// whether it has started just now.
     fn start_device(&self, vrings: &[Vring]) -> Option<bool> {
         let mut stop = self.stop.lock();
         if !stop.is_stopped {
@@ -159,8 +159,8 @@ impl ClusterFunction {
             card.want_doorbell(true);
         }
         self.shell.did(&mut world);
-        // What came for this node from others may wait for no page of theirs. The reset does not wait for it: a card that always
-        // has work would keep it for ever.
+        // What came for this node from others may wait for no page of theirs. The reset does not wait for it: a card
+        // that always has work would keep it for ever.
         self.shell.leave(&world);
         world.give_back();
     }
@@ -188,8 +188,9 @@ impl ClusterFunction {
         let _ = nix::sys::prctl::set_name(&name);
     }
 
-    /// Has the BAR mapped, once for each start of the device, as soon as the driver has sent its first request. QEMU 11.1 crashes
-    /// when it is asked before the driver said DRIVER_OK, and it answers from its main loop, when it comes to that.
+    /// Has the BAR mapped, once for each start of the device, as soon as the driver has sent its first request. QEMU
+    /// 11.1 crashes when it is asked before the driver said DRIVER_OK, and it answers from its main loop, when it comes
+    /// to that.
     fn map_bar(&self, vrings: &[Vring]) {
         if !self.map.is_due() || !self.has_request(vrings) {
             return;
@@ -314,14 +315,14 @@ impl VhostUserBackend for ClusterFunction {
             return;
         }
         self.host_reset();
-        // QEMU takes the BAR's mapping away with a reset of the device: every start needs a new one, and that not before the
-        // driver's next request, which the reset has made sure of.
+        // QEMU takes the BAR's mapping away with a reset of the device: every start needs a new one, and that not
+        // before the driver's next request, which the reset has made sure of.
         self.map.want();
     }
 
-    /// Not `CONFIGURE_MEM_SLOTS`: with it QEMU 11.1 remembers the BAR as a memory slot, and crashes when a driver that was
-    /// unbound binds again (`memory_region_get_fd` of a region that is no longer mapped). Without it the whole table is
-    /// sent each time.
+    /// Not `CONFIGURE_MEM_SLOTS`: with it QEMU 11.1 remembers the BAR as a memory slot, and crashes when a driver that
+    /// was unbound binds again (`memory_region_get_fd` of a region that is no longer mapped). Without it the whole
+    /// table is sent each time.
     fn protocol_features(&self) -> VhostUserProtocolFeatures {
         VhostUserProtocolFeatures::MQ
             | VhostUserProtocolFeatures::CONFIG

@@ -19,8 +19,8 @@ use crate::shell::pages::{Pages, PagesError};
 use crate::shell::wait::Policy;
 use crate::shell::world::cluster::Cluster;
 
-/// Longest time a control request may take, by which drivers know a dead device. Requests take microseconds; the rest is
-/// for a host that is out of processors.
+/// Longest time a control request may take, by which drivers know a dead device. Requests take microseconds; the rest
+/// is for a host that is out of processors.
 pub const CONTROL_TIMEOUT_MS: u32 = 5_000;
 
 const _: () = assert!(AT_LIMIT_MS + MARGIN_MS <= CONTROL_TIMEOUT_MS, "no answer is too late");

@@ -261,8 +261,8 @@ impl Entrance {
 /// Serves one connection after another.
 fn serve<F: Function>(shell: &Arc<Shell>, node: usize, mut entrance: Entrance, stop: &Stop) {
     let seat = Arc::default();
-    // Whoever waits to connect stays so while there is no descriptor for him: the listener is readable all the time, and a
-    // thread that tried again at once would keep a core busy and fill the log.
+    // Whoever waits to connect stays so while there is no descriptor for him: the listener is readable all the time,
+    // and a thread that tried again at once would keep a core busy and fill the log.
     let mut pause = None;
     while wait_for_connection(&entrance.listener, stop, pause) {
         match Connection::<F>::take(shell, node, &seat, &mut entrance, stop) {
@@ -401,8 +401,8 @@ impl<F: Function> Drop for Connection<F> {
     }
 }
 
-/// Has the library's thread look at the attention, by which alone it is told to end. So this goes on until it is done, and fails
-/// only when the server is to stop.
+/// Has the library's thread look at the attention, by which alone it is told to end. So this goes on until it is done,
+/// and fails only when the server is to stop.
 fn call_threads<F: Function>(
     daemon: &VhostUserDaemon<Arc<F>>,
     function: &F,

@@ -50,7 +50,8 @@ impl Daemon {
         Self::start_after(config, || ())
     }
 
-    /// The same; what needs files or processors is done before `last`, and listening, with all threads, begins after it.
+    /// The same; what needs files or processors is done before `last`, and listening, with all threads, begins after
+    /// it.
     ///
     /// # Errors
     /// [`DaemonError`].
@@ -63,8 +64,8 @@ impl Daemon {
             }
             log::info!("{}: {:?}, on a host with {cores} cores", info.name, info.policy);
         }
-        // All threads of the daemon are children of this one, and inherit it. A sandbox forbids to ask for it, and to give it
-        // back: this thread keeps it then.
+        // All threads of the daemon are children of this one, and inherit it. A sandbox forbids to ask for it, and to
+        // give it back: this thread keeps it then.
         let _short = ShortSlice::take();
         last();
         let shell = Shell::new(world, nodes);

@@ -38,7 +38,8 @@ pub struct EthernetFunction {
     link: Arc<Link>,
     /// The world knows the queues of this connection.
     is_attached: AtomicBool,
-    /// The front end has stopped the device, and the next start shows whether it continues. Its lock is taken before the world's.
+    /// The front end has stopped the device, and the next start shows whether it continues. Its lock is taken before
+    /// the world's.
     is_stopped: Mutex<bool>,
     queue_pairs: usize,
     /// The pairs that the driver has turned on.
@@ -68,7 +69,8 @@ impl EthernetFunction {
         shell.nodes().get(node).map_or(1, |info| info.queue_pairs)
     }
 
-    /// The switches of a connection's pairs, which a [`Relay`](crate::relay::Relay) sets. None with a single pair, which is on.
+    /// The switches of a connection's pairs, which a [`Relay`](crate::relay::Relay) sets. None with a single pair,
+    /// which is on.
     pub fn switches(&self) -> Option<&Arc<Switches>> {
         (self.queue_pairs > 1).then_some(&self.switches)
     }
@@ -120,8 +122,8 @@ impl EthernetFunction {
         }
     }
 
-    /// Starts a stopped device when all queues of the pairs that are on have started. None while its queues may not be served;
-    /// otherwise whether it has started just now.
+    /// Starts a stopped device when all queues of the pairs that are on have started. None while its queues may not be
+    /// served; otherwise whether it has started just now.
     fn start_device(&self, vrings: &[Vring]) -> Option<bool> {
         let mut is_stopped = self.is_stopped.lock();
         if !*is_stopped {
@@ -162,8 +164,9 @@ impl EthernetFunction {
         }
     }
 
-    /// Sends what the guest has queued, in a turn of each pair in rotation. True when there is more than a fair share of it. The
-    /// share does not depend on the number of pairs: a guest that floods many queues gets no more turns than with one.
+    /// Sends what the guest has queued, in a turn of each pair in rotation. True when there is more than a fair share
+    /// of it. The share does not depend on the number of pairs: a guest that floods many queues gets no more turns than
+    /// with one.
     fn transmit(&self) -> bool {
         for _ in 0..TURNS {
             let Some(pair) = self.sending.lock().pop_front() else { return false };
@@ -197,9 +200,9 @@ impl VhostUserBackend for EthernetFunction {
         QUEUE_SIZE
     }
 
-    /// `VHOST_USER_F_PROTOCOL_FEATURES` only if there are several pairs: QEMU asks for the number of pairs with it. But then QEMU's
-    /// virtio-net also enables queues before it acknowledges any feature, which the library takes for a protocol error. So a
-    /// [`Relay`](crate::relay::Relay) handles these messages.
+    /// `VHOST_USER_F_PROTOCOL_FEATURES` only if there are several pairs: QEMU asks for the number of pairs with it. But
+    /// then QEMU's virtio-net also enables queues before it acknowledges any feature, which the library takes for a
+    /// protocol error. So a [`Relay`](crate::relay::Relay) handles these messages.
     fn features(&self) -> u64 {
         let of_several = 1 << VIRTIO_NET_F_MQ | VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits();
         1 << VIRTIO_F_VERSION_1

@@ -1,9 +1,9 @@
 //! When the daemon's process ends, and that it does.
 //!
-//! It is told to end by SIGTERM or SIGINT, or by the end of its standard input, whose other end its launcher holds. Then it
-//! hangs up on everybody in good order; but a thread that never gives the world's lock back would make it wait for ever, so
-//! the kernel ends it some seconds later whatever it does. Where its parent dies the kernel ends it at once: nobody is there
-//! to be told anything.
+//! It is told to end by SIGTERM or SIGINT, or by the end of its standard input, whose other end its launcher holds.
+//! Then it hangs up on everybody in good order; but a thread that never gives the world's lock back would make it wait
+//! for ever, so the kernel ends it some seconds later whatever it does. Where its parent dies the kernel ends it at
+//! once: nobody is there to be told anything.
 
 use std::io::{self, Read};
 
@@ -14,8 +14,8 @@ use nix::sys::stat::{Mode, umask};
 use nix::unistd::{Pid, alarm, getppid};
 use thiserror::Error;
 
-/// How long the daemon may take to end in good order, in seconds of wall time. Longer than files that are watched take, and
-/// longer than its launcher waits before it kills it.
+/// How long the daemon may take to end in good order, in seconds of wall time. Longer than files that are watched take,
+/// and longer than its launcher waits before it kills it.
 pub const END_S: u32 = 3;
 
 /// The process cannot be set up.
@@ -52,8 +52,8 @@ pub struct Lifetime {
 }
 
 impl Lifetime {
-    /// Takes the signals that tell the process to end, ties it to its parent, and makes private what it will make. To be
-    /// called before any thread starts, so that all of them leave the signals to [`Self::wait`].
+    /// Takes the signals that tell the process to end, ties it to its parent, and makes private what it will make. To
+    /// be called before any thread starts, so that all of them leave the signals to [`Self::wait`].
     ///
     /// # Errors
     /// [`LifetimeError`].
@@ -63,8 +63,8 @@ impl Lifetime {
         signals.thread_block().doing("block signals")?;
         // Whoever started us may have blocked it.
         SigSet::from(Signal::SIGALRM).thread_unblock().doing("unblock a signal")?;
-        // KILL, as the launcher has set before this program began. A thread has one such signal, and another one here would
-        // take its place: a process whose threads hang answers no other.
+        // KILL, as the launcher has set before this program began. A thread has one such signal, and another one here
+        // would take its place: a process whose threads hang answers no other.
         set_pdeathsig(Signal::SIGKILL).doing("ask to end with the parent")?;
         if getppid() != parent {
             return Err(LifetimeError::Orphan);

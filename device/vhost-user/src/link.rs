@@ -1,8 +1,8 @@
-//! What the threads of one connection tell one another: where its queues are waited for, what memory it has, that it ends,
-//! and why.
+//! What the threads of one connection tell one another: where its queues are waited for, what memory it has, that it
+//! ends, and why.
 //!
-//! The vhost-user library drives connection and queues, on two threads of its own. It asks for no opinion on most of what a
-//! front end does; so whoever finds that something is wrong notes it here, and the connection is hung up on.
+//! The vhost-user library drives connection and queues, on two threads of its own. It asks for no opinion on most of
+//! what a front end does; so whoever finds that something is wrong notes it here, and the connection is hung up on.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -18,8 +18,8 @@ use crate::attention::Attention;
 use crate::memory::DmaMemory;
 use crate::notification::EventError;
 
-/// Most calls in a row, of all queues of a connection, that nobody made: somebody who shares one event between queues has a
-/// few of them for each ring. An event that is signalled for ever and cannot be emptied would keep a core busy.
+/// Most calls in a row, of all queues of a connection, that nobody made: somebody who shares one event between queues
+/// has a few of them for each ring. An event that is signalled for ever and cannot be emptied would keep a core busy.
 pub const MAX_IDLE_CALLS: u32 = 10_000;
 
 /// Why a front end is hung up on, where the library would not do so.

@@ -158,7 +158,8 @@ fn serve(config: &Path) -> anyhow::Result<()> {
     end.map_or(Ok(()), |end| Err(end.into()))
 }
 
-/// Removes the sockets of a daemon that was killed. The configuration names the places, and what else stands there stays.
+/// Removes the sockets of a daemon that was killed. The configuration names the places, and what else stands there
+/// stays.
 fn clear_places(config: &DaemonConfig) -> anyhow::Result<()> {
     let sockets = config.nodes.iter().flat_map(|node| [&node.cluster_socket, &node.ethernet_socket]);
     for path in sockets.chain([&config.monitor_socket]) {

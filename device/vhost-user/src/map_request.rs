@@ -1,8 +1,8 @@
-//! The request that has the BAR mapped. The `vhost` crate waits for its answer without bound, so a thread of its own asks: the
-//! node's queues go on meanwhile, and a front end that never answers keeps nobody else waiting.
+//! The request that has the BAR mapped. The `vhost` crate waits for its answer without bound, so a thread of its own
+//! asks: the node's queues go on meanwhile, and a front end that never answers keeps nobody else waiting.
 //!
-//! There is at most one such thread for a node, connections that came and went included: a front end that keeps the channel
-//! open and does not answer keeps one thread and the three descriptors that it holds, and no more of them.
+//! There is at most one such thread for a node, connections that came and went included: a front end that keeps the
+//! channel open and does not answer keeps one thread and the three descriptors that it holds, and no more of them.
 
 use std::fs::File;
 use std::io;
@@ -137,8 +137,8 @@ impl MapRequests {
         self.state.lock().mapping == Mapping::Wanted
     }
 
-    /// Asks for `file` to be mapped. Where an earlier request of the node has no answer yet it stays due, and the connection's
-    /// thread is called once there is one.
+    /// Asks for `file` to be mapped. Where an earlier request of the node has no answer yet it stays due, and the
+    /// connection's thread is called once there is one.
     ///
     /// # Errors
     /// [`MapError`]. Then nothing more is due.
@@ -180,7 +180,8 @@ impl MapRequests {
         std::thread::Builder::new().name("map-request".to_owned()).spawn(ask).map(drop)
     }
 
-    /// What came of the request that counts. What came of earlier ones, which a reset of the device has overtaken, does not.
+    /// What came of the request that counts. What came of earlier ones, which a reset of the device has overtaken, does
+    /// not.
     pub fn take_news(&self) -> Vec<News> {
         let news = std::mem::take(&mut *self.inbox.news.lock());
         let mut state = self.state.lock();

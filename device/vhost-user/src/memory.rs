@@ -1,4 +1,5 @@
-//! The guest's memory as the device may touch it: every access checked, every byte read once ([`access`]), the BAR left out.
+//! The guest's memory as the device may touch it: every access checked, every byte read once ([`access`]), the BAR left
+//! out.
 
 pub mod access;
 pub mod table;
@@ -144,8 +145,8 @@ impl DmaMemory {
         atomics(slice).ok_or(MemoryError::Unaligned { address, alignment: align_of::<T>() })
     }
 
-    /// Stores `words` from `address` on, in ascending order, each with release ordering, so that a guest that sees one sees all
-    /// before it. Nothing is stored when any of it is refused.
+    /// Stores `words` from `address` on, in ascending order, each with release ordering, so that a guest that sees one
+    /// sees all before it. Nothing is stored when any of it is refused.
     ///
     /// # Errors
     /// [`MemoryError`].
@@ -156,8 +157,8 @@ impl DmaMemory {
         Ok(())
     }
 
-    /// Stores words at many places that lie near one another, each as [`DmaMemory::store_words`] does. Returns how many of the stores were
-    /// refused.
+    /// Stores words at many places that lie near one another, each as [`DmaMemory::store_words`] does. Returns how many
+    /// of the stores were refused.
     #[inline]
     pub fn store_all<'w>(&self, stores: impl Iterator<Item = (u64, &'w [u64])>) -> u64 {
         let mut refused = 0;
@@ -186,8 +187,8 @@ impl DmaMemory {
         Some((start, self.atomics(start, usize::try_from(bytes / 8).ok()?).ok()?))
     }
 
-    /// Stores `bytes` into `ranges`, one behind the other, as far as there are bytes and room. Nothing is stored when any of
-    /// the ranges is refused.
+    /// Stores `bytes` into `ranges`, one behind the other, as far as there are bytes and room. Nothing is stored when
+    /// any of the ranges is refused.
     ///
     /// # Errors
     /// [`MemoryError`].
@@ -202,8 +203,9 @@ impl DmaMemory {
         Ok(())
     }
 
-    /// Appends the bytes of `ranges` to `bytes`, in this order; none of them when any is refused. A range of one aligned word is
-    /// loaded at once, with acquire ordering: it says whether the guest has finished what the ranges behind it hold.
+    /// Appends the bytes of `ranges` to `bytes`, in this order; none of them when any is refused. A range of one
+    /// aligned word is loaded at once, with acquire ordering: it says whether the guest has finished what the ranges
+    /// behind it hold.
     ///
     /// # Errors
     /// [`MemoryError`].
@@ -221,9 +223,10 @@ impl DmaMemory {
             // More than there is already, where a guest's ranges are longer together than memory is.
             bytes.reserve(place.len());
             let guard = place.ptr_guard();
-            // SAFETY: `guard` keeps `place.len()` bytes of mapped memory readable; `bytes` has reserved as many behind the
-            // `have` that it holds, in memory of its own, which cannot overlap a guest's; all of them are written before
-            // its length says so. What the guest stores meanwhile is copied or not, and every bit pattern is a byte.
+            // SAFETY: `guard` keeps `place.len()` bytes of mapped memory readable; `bytes` has reserved as many behind
+            // the `have` that it holds, in memory of its own, which cannot overlap a guest's; all of them are written
+            // before its length says so. What the guest stores meanwhile is copied or not, and every bit pattern is a
+            // byte.
             unsafe {
                 let end = bytes.as_mut_ptr().add(have);
                 std::ptr::copy_nonoverlapping(guard.as_ptr(), end, place.len());
@@ -242,9 +245,9 @@ impl DmaMemory {
         ranges.iter().try_for_each(|range| self.slice_of(range).map(drop))
     }
 
-    /// Copies a part of the bytes of `from` to the ranges `into` of another guest's memory, one behind the other, as far as
-    /// there is room: what [`DmaMemory::load_bytes`] and [`DmaMemory::store_bytes`] do, with one copy. Nothing is stored when any
-    /// range of either is refused.
+    /// Copies a part of the bytes of `from` to the ranges `into` of another guest's memory, one behind the other, as
+    /// far as there is room: what [`DmaMemory::load_bytes`] and [`DmaMemory::store_bytes`] do, with one copy. Nothing
+    /// is stored when any range of either is refused.
     ///
     /// Both guests may store there meanwhile, and both may take their memory away: see [`vanishing`].
     ///
@@ -326,8 +329,9 @@ fn store_each(places: &[AtomicU64], words: &[u64]) {
 fn copy(from: &VolatileSlice<'_>, to: &VolatileSlice<'_>, bytes: usize) {
     debug_assert!(bytes <= from.len() && bytes <= to.len());
     let (source, destination) = (from.ptr_guard(), to.ptr_guard_mut());
-    // SAFETY: each guard keeps its slice's bytes mapped, which are `bytes` at the least, by the caller; `ptr::copy` allows that both
-    // are of one guest and overlap. What guests store meanwhile is copied or not, and every bit pattern is a byte.
+    // SAFETY: each guard keeps its slice's bytes mapped, which are `bytes` at the least, by the caller; `ptr::copy`
+    // allows that both are of one guest and overlap. What guests store meanwhile is copied or not, and every bit
+    // pattern is a byte.
     unsafe { std::ptr::copy(source.as_ptr(), destination.as_ptr(), bytes.min(from.len()).min(to.len())) }
 }
 

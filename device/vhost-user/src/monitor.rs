@@ -76,8 +76,8 @@ const LOAD_PATIENCE: Duration = Duration::from_secs(50);
 /// How often it is looked for launches of which nobody told, while somebody waits for broken rules.
 const PEEK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How often a request that waits checks whether its connection is still there: a connection that was hung up on gives its
-/// thread back within this time.
+/// How often a request that waits checks whether its connection is still there: a connection that was hung up on gives
+/// its thread back within this time.
 const ASK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// How long the thread that accepts rests where nobody can be let in, so that it does not spin.
@@ -147,8 +147,8 @@ fn listen(shell: &Arc<Shell>, listener: &UnixListener, is_stopped: &AtomicBool) 
             return;
         }
         let Ok(stream) = stream else {
-            // The process has no descriptor left, and the one who waits makes the next try fail at once: whoever is silent
-            // gives one back.
+            // The process has no descriptor left, and the one who waits makes the next try fail at once: whoever is
+            // silent gives one back.
             if !connections.hang_up_on_silent() {
                 std::thread::sleep(REST);
             }
@@ -391,7 +391,8 @@ fn set_unkind_seed(
     }))
 }
 
-/// The numbers of the nodes of these names, each once, or of all where none is named; or what to tell whoever asked for them.
+/// The numbers of the nodes of these names, each once, or of all where none is named; or what to tell whoever asked for
+/// them.
 fn numbers_of(shell: &Shell, nodes: &[String]) -> Result<Vec<usize>, String> {
     let numbers: Result<Vec<usize>, String> = nodes.iter().map(|node| number_of(shell, node)).collect();
     let mut numbers = numbers?;
@@ -573,8 +574,8 @@ fn health(shell: &Shell, world: &World<'_>) -> DaemonHealth {
     DaemonHealth { version: STATS_VERSION, nodes: nodes.map(node).collect() }
 }
 
-/// Whether the driver of a node's Ethernet function has said DRIVER_OK: the front end starts the queues then, those of the
-/// first pair always.
+/// Whether the driver of a node's Ethernet function has said DRIVER_OK: the front end starts the queues then, those of
+/// the first pair always.
 pub fn is_ethernet_running(world: &World<'_>, number: usize) -> bool {
     world.common.ethernet.functions.get(number).is_some_and(|function| {
         !function.vrings.is_empty()

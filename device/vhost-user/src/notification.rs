@@ -1,10 +1,10 @@
 //! The events by which guest and device call each other, as the front end gave them: nothing that it does to them makes
 //! the device wait.
 //!
-//! A front end shares each of them, flags and counter included: it can take the non-blocking flag off again after it was
-//! set, and fill the counter between a look at it and a write. A plain `write` would then wait, with the world locked, for
-//! as long as the front end likes. So reads are told one by one not to wait, and calls are made by the kernel's own signal,
-//! which cannot wait.
+//! A front end shares each of them, flags and counter included: it can take the non-blocking flag off again after it
+//! was set, and fill the counter between a look at it and a write. A plain `write` would then wait, with the world
+//! locked, for as long as the front end likes. So reads are told one by one not to wait, and calls are made by the
+//! kernel's own signal, which cannot wait.
 
 use std::fs::File;
 use std::io;
@@ -78,14 +78,14 @@ fn read(kick: BorrowedFd<'_>, flags: i32) -> io::Result<u64> {
     if read == count.len() as isize { Ok(u64::from_ne_bytes(count)) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The second best way: a look, then a read. A front end that shares an event which it made blocking again, and reads it just
-/// between the two, could still make it wait.
+/// The second best way: a look, then a read. A front end that shares an event which it made blocking again, and reads
+/// it just between the two, could still make it wait.
 fn read_if_there_is_some(kick: BorrowedFd<'_>) -> u64 {
     if is_signalled(kick) { read(kick, 0).unwrap_or(0) } else { 0 }
 }
 
-/// Calls the guest by `call`. Never waits: an event whose counter is full has been heard anyway. False when it could not be
-/// done.
+/// Calls the guest by `call`. Never waits: an event whose counter is full has been heard anyway. False when it could
+/// not be done.
 pub fn signal(call: BorrowedFd<'_>) -> bool {
     match signaller() {
         Some(signaller) => signaller.signal(call),
@@ -93,8 +93,8 @@ pub fn signal(call: BorrowedFd<'_>) -> bool {
     }
 }
 
-/// The second best way, for kernels without asynchronous I/O: a look, then a write. A front end that fills the counter just
-/// between the two, of an event that it made blocking again, could still make it wait.
+/// The second best way, for kernels without asynchronous I/O: a look, then a write. A front end that fills the counter
+/// just between the two, of an event that it made blocking again, could still make it wait.
 fn write_if_there_is_room(event: BorrowedFd<'_>) -> bool {
     let mut wanted = [PollFd::new(event, PollFlags::POLLOUT)];
     let has_room = poll(&mut wanted, PollTimeout::ZERO).is_ok_and(|ready| ready > 0);
@@ -102,8 +102,8 @@ fn write_if_there_is_room(event: BorrowedFd<'_>) -> bool {
     !has_room || nix::unistd::write(event, &1_u64.to_ne_bytes()).is_ok()
 }
 
-/// Makes the kernel signal events: a read of nothing at all that is over at once, and whose end is to be told to the event.
-/// The kernel adds to the event's counter then what fits, and calls whoever waits, without ever waiting itself.
+/// Makes the kernel signal events: a read of nothing at all that is over at once, and whose end is to be told to the
+/// event. The kernel adds to the event's counter then what fits, and calls whoever waits, without ever waiting itself.
 struct Signaller {
     context: Mutex<IoContext>,
     nothing: File,

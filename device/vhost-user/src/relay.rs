@@ -1,12 +1,14 @@
 //! Passes the messages of a front end to the vhost-user library, except those that turn queue pairs on and off.
 //!
-//! QEMU's virtio-net enables its first queue pair when the device is created, before a guest's driver acknowledges features. The
-//! library (`vhost` 0.18, `BackendReqHandler::check_feature`) takes that for a protocol error and hangs up. So the relay keeps
-//! SET_VRING_ENABLE to itself and sets [`Switches`]. It also removes VHOST_USER_F_PROTOCOL_FEATURES from SET_FEATURES, so that the
-//! library serves each queue as soon as it is started. The daemon then sends frames to receive queues that are on, and serves all
-//! transmit queues: a guest may turn a pair off while its last frames wait there.
+//! QEMU's virtio-net enables its first queue pair when the device is created, before a guest's driver acknowledges
+//! features. The library (`vhost` 0.18, `BackendReqHandler::check_feature`) takes that for a protocol error and hangs
+//! up. So the relay keeps SET_VRING_ENABLE to itself and sets [`Switches`]. It also removes
+//! VHOST_USER_F_PROTOCOL_FEATURES from SET_FEATURES, so that the library serves each queue as soon as it is started.
+//! The daemon then sends frames to receive queues that are on, and serves all transmit queues: a guest may turn a pair
+//! off while its last frames wait there.
 //!
-//! The relay passes all other messages unchanged, with at most [`MAX_BODY_BYTES`]. An end that hangs up takes the other with it.
+//! The relay passes all other messages unchanged, with at most [`MAX_BODY_BYTES`]. An end that hangs up takes the other
+//! with it.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::Shutdown;
@@ -22,10 +24,12 @@ use crate::attention::Attention;
 use crate::ethernet::steering::Switches;
 use crate::ethernet::{QUEUES_PER_PAIR, receive_queue};
 
-/// Bytes of a message's header: request, flags and length of the body, 32 bits each (vhost-user specification, "Message format").
+/// Bytes of a message's header: request, flags and length of the body, 32 bits each (vhost-user specification, "Message
+/// format").
 const HEADER_BYTES: usize = 12;
 
-/// Flags of a message: version 1, a reply, and a request that wants a reply (vhost-user specification, "Message format").
+/// Flags of a message: version 1, a reply, and a request that wants a reply (vhost-user specification, "Message
+/// format").
 const VERSION: u32 = 1;
 const FLAG_REPLY: u32 = 1 << 2;
 const FLAG_NEED_REPLY: u32 = 1 << 3;
@@ -33,8 +37,8 @@ const FLAG_NEED_REPLY: u32 = 1 << 3;
 /// Longest body: the library's limit (`MAX_MSG_SIZE`).
 const MAX_BODY_BYTES: usize = 0x1000;
 
-/// Most descriptors of a message: the kernel's limit (`SCM_MAX_FD`). With room for fewer, the kernel drops descriptors that it has
-/// opened. (The attack: a front end sends them until the daemon has no descriptor left.)
+/// Most descriptors of a message: the kernel's limit (`SCM_MAX_FD`). With room for fewer, the kernel drops descriptors
+/// that it has opened. (The attack: a front end sends them until the daemon has no descriptor left.)
 const MAX_DESCRIPTORS: usize = 253;
 
 /// The two ends, and the threads that pass messages until either end hangs up or this is dropped.
@@ -44,8 +48,8 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Relays between a front end and the library, in this order, on two threads that are named after `node`. Wakes the thread
-    /// of the queues when switches change: a stopped device may start.
+    /// Relays between a front end and the library, in this order, on two threads that are named after `node`. Wakes the
+    /// thread of the queues when switches change: a stopped device may start.
     ///
     /// # Errors
     /// When a thread cannot be started.
@@ -166,14 +170,16 @@ impl Message {
         self.header(1)
     }
 
-    /// The reply to this message that says that it was carried out (VHOST_USER_PROTOCOL_F_REPLY_ACK, which the library offers).
+    /// The reply to this message that says that it was carried out (VHOST_USER_PROTOCOL_F_REPLY_ACK, which the library
+    /// offers).
     fn success(&self) -> Vec<u8> {
         let body = 0_u64.to_ne_bytes();
         let header = [self.request(), VERSION | FLAG_REPLY, body.len() as u32].map(u32::to_ne_bytes);
         [header.as_flattened(), &body].concat()
     }
 
-    /// Sets the switches that this message concerns. True if the library gets the message: it also gets malformed ones, and hangs up.
+    /// Sets the switches that this message concerns. True if the library gets the message: it also gets malformed ones,
+    /// and hangs up.
     fn switch(&mut self, switches: &Switches) -> bool {
         const PROTOCOL_FEATURES: u64 = VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits();
         let request = self.request();

@@ -1,12 +1,13 @@
 //! The device's side of a split virtqueue, one burst at a time.
 //!
-//! `virtio-queue` keeps a queue's addresses and indices; this walks it. Two reasons to have it: one look-up of the three
-//! rings serves a whole burst, with one store of the used index at its end, and the driver's wish not to be interrupted
-//! is heard also where it is told by a flag. Layout and rules: Virtual I/O Device specification 1.2, section 2.7.
+//! `virtio-queue` keeps a queue's addresses and indices; this walks it. Two reasons to have it: one look-up of the
+//! three rings serves a whole burst, with one store of the used index at its end, and the driver's wish not to be
+//! interrupted is heard also where it is told by a flag. Layout and rules: Virtual I/O Device specification 1.2,
+//! section 2.7.
 //!
 //! Everything in the rings is the guest's word and hostile until checked: a head or a link out of range, a chain that
-//! loops, an index that ran ahead, a table inside a table. Each is an error that names it; none is followed. Each word is loaded
-//! once ([`crate::memory::access`]): what is checked is what is used.
+//! loops, an index that ran ahead, a table inside a table. Each is an error that names it; none is followed. Each word
+//! is loaded once ([`crate::memory::access`]): what is checked is what is used.
 
 use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
@@ -207,8 +208,8 @@ impl<'a> Burst<'a> {
         Ok(ahead)
     }
 
-    /// The entry of an index. A queue has a power of two of them (section 2.7), and the library takes no other size: so this is
-    /// the index modulo the size, without a division for each entry.
+    /// The entry of an index. A queue has a power of two of them (section 2.7), and the library takes no other size: so
+    /// this is the index modulo the size, without a division for each entry.
     #[inline]
     const fn place(&self, index: u16) -> usize {
         (index & (self.size - 1)) as usize
@@ -261,9 +262,10 @@ impl<'a> Burst<'a> {
         Ok(Some(head))
     }
 
-    /// Takes the next chains, `most` at the most, as long as they are one buffer each: the entries of the ring and of the table are
-    /// read one behind the other, before anything is done with a chain. They must be given back, by [`Burst::push_used_all`] or, the last of
-    /// them, by [`Burst::give_back`]. What is another chain, or none, is left for [`Burst::pop`] to take and to name.
+    /// Takes the next chains, `most` at the most, as long as they are one buffer each: the entries of the ring and of
+    /// the table are read one behind the other, before anything is done with a chain. They must be given back, by
+    /// [`Burst::push_used_all`] or, the last of them, by [`Burst::give_back`]. What is another chain, or none, is left
+    /// for [`Burst::pop`] to take and to name.
     #[inline]
     pub fn take_singles(&mut self, singles: &mut Singles, most: usize) {
         singles.clear();
@@ -411,8 +413,8 @@ fn descriptor(table: Words<'_, AtomicU64>, index: u16) -> Option<(Buffer, u32, u
     Some((Buffer { address, bytes, writable: flags & VRING_DESC_F_WRITE != 0 }, flags, next))
 }
 
-/// Stores the first of these words, unless it is there already: the driver, which reads the same line of memory, then keeps
-/// its copy.
+/// Stores the first of these words, unless it is there already: the driver, which reads the same line of memory, then
+/// keeps its copy.
 #[inline]
 fn store_new(words: Words<'_, AtomicU16>, value: u16) {
     if words.load(0, Ordering::Relaxed) != Some(value) {
@@ -476,8 +478,8 @@ pub(crate) mod tests {
         memory.memory().write_obj(chains, GuestAddress(AVAILABLE + 2)).unwrap();
     }
 
-    /// The entry whose filling the driver is to ring for: `used_event` of the other side, Virtual I/O Device specification
-    /// 1.2, 2.7.10.
+    /// The entry whose filling the driver is to ring for: `used_event` of the other side, Virtual I/O Device
+    /// specification 1.2, 2.7.10.
     fn wanted_entry(memory: &GuestMemory) -> u16 {
         memory.memory().read_obj(GuestAddress(USED + 4 + 8 * u64::from(SIZE))).unwrap()
     }

@@ -1,10 +1,10 @@
-//! The sandbox that the daemon puts itself into before it listens: what a front end or a guest may one day make it do, the
-//! kernel refuses.
+//! The sandbox that the daemon puts itself into before it listens: what a front end or a guest may one day make it do,
+//! the kernel refuses.
 //!
-//! Two layers, each as far as the running kernel has it. Landlock: no file can be opened, made or removed but sockets in the
-//! folders of the daemon's own, no network, no signals to others. Seccomp: of the kernel's calls those that serving needs,
-//! with the arguments that it needs; any other fails as if the kernel did not have it, which programs know how to live with.
-//! Both last as long as the process and hold for all threads that it starts.
+//! Two layers, each as far as the running kernel has it. Landlock: no file can be opened, made or removed but sockets
+//! in the folders of the daemon's own, no network, no signals to others. Seccomp: of the kernel's calls those that
+//! serving needs, with the arguments that it needs; any other fails as if the kernel did not have it, which programs
+//! know how to live with. Both last as long as the process and hold for all threads that it starts.
 //!
 //! A panic's back trace names no functions in here, because that would open files; the line where it happened is said.
 
@@ -62,8 +62,8 @@ impl fmt::Display for Sandbox {
     }
 }
 
-/// Puts this thread, and all that it starts from now on, into the sandbox, as far as the kernel has one. Sockets can be made
-/// and removed in `folders` still. What needs more than that has to be done before.
+/// Puts this thread, and all that it starts from now on, into the sandbox, as far as the kernel has one. Sockets can be
+/// made and removed in `folders` still. What needs more than that has to be done before.
 pub fn enter(folders: &[PathBuf]) -> Sandbox {
     notification::prepare();
     let files = match restrict_files(folders) {
@@ -132,8 +132,8 @@ impl From<seccompiler::BackendError> for NoFilter {
 fn restrict_calls() -> Result<(), NoFilter> {
     let filter = SeccompFilter::new(
         rules()?,
-        // As if the kernel did not have the call: C libraries try new ones first, and fall back on older ones then. Thus
-        // `clone3`, whose flags no filter can see, becomes `clone`, whose flags one can.
+        // As if the kernel did not have the call: C libraries try new ones first, and fall back on older ones then.
+        // Thus `clone3`, whose flags no filter can see, becomes `clone`, whose flags one can.
         SeccompAction::Errno(libc::ENOSYS as u32),
         SeccompAction::Allow,
         std::env::consts::ARCH.try_into()?,
@@ -282,8 +282,8 @@ mod tests {
 
     /// What of `outcomes` is not so, as bits of a number, told by a child that is in the sandbox.
     fn in_sandbox(folder: &Path, outcomes: impl FnOnce(&Sandbox) -> Vec<bool>) -> i32 {
-        // SAFETY: the child runs nothing of other threads: it allocates, which the C library's fork keeps sound, makes plain
-        // system calls and ends by `_exit`.
+        // SAFETY: the child runs nothing of other threads: it allocates, which the C library's fork keeps sound, makes
+        // plain system calls and ends by `_exit`.
         match unsafe { fork() }.unwrap() {
             ForkResult::Child => {
                 let sandbox = enter(&[folder.to_owned()]);

@@ -1,10 +1,11 @@
 //! Short time slices for the daemon's threads.
 //!
-//! A doorbell is answered by a thread that slept. Where guests keep all cores busy, Linux lets whoever runs finish a slice of
-//! about 3 ms first, and with three threads in a row (guest, daemon, guest) a request takes 9 ms though there is
-//! nothing to do: measured on two cores, by `niclab-device hostile`. A thread that asks for a shorter slice is let in before
-//! one with a longer, and has the core for as long as it asked for. It gets no more of the processor altogether. Source:
-//! sched_setattr(2), `sched_runtime` of SCHED_OTHER, since Linux 6.12; older kernels take no notice.
+//! A doorbell is answered by a thread that slept. Where guests keep all cores busy, Linux lets whoever runs finish a
+//! slice of about 3 ms first, and with three threads in a row (guest, daemon, guest) a request takes 9 ms though there
+//! is nothing to do: measured on two cores, by `niclab-device hostile`. A thread that asks for a shorter slice is let
+//! in before one with a longer, and has the core for as long as it asked for. It gets no more of the processor
+//! altogether. Source: sched_setattr(2), `sched_runtime` of SCHED_OTHER, since Linux 6.12; older kernels take no
+//! notice.
 
 use std::mem::size_of;
 

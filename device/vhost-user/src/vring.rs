@@ -1,5 +1,5 @@
-//! A virtqueue as the vhost-user library drives it, with an exact count of the doorbells that were rung, and events that
-//! nobody has to trust.
+//! A virtqueue as the vhost-user library drives it, with an exact count of the doorbells that were rung, and events
+//! that nobody has to trust.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -22,10 +22,10 @@ pub type GuestMemory = GuestMemoryAtomic<GuestMemoryMmap>;
 
 /// The library's locked virtqueue. What it adds:
 ///
-/// * the library reads a queue's kick descriptor and throws its value away, which is how many times the guest rang; this one
-///   adds it up, and never waits for it;
-/// * the library goes on watching a kick that was replaced, for as long as the front end keeps its end, and does not watch
-///   the new one; this one changes over;
+/// * the library reads a queue's kick descriptor and throws its value away, which is how many times the guest rang;
+///   this one adds it up, and never waits for it;
+/// * the library goes on watching a kick that was replaced, for as long as the front end keeps its end, and does not
+///   watch the new one; this one changes over;
 /// * events that are none are refused, see [`crate::notification`];
 /// * it knows whether a queue that starts continues where it stopped ([`Start`]).
 #[derive(Clone)]
@@ -101,8 +101,8 @@ pub fn start_of(vrings: &[Vring]) -> Option<Start> {
     (!is_waited_for).then_some(Start::Continued { is_at_first })
 }
 
-/// The stop of these queues is over, by this start: what is known of it is forgotten. The front end may be stopping them again
-/// already, the first one first. A new driver need not start all queues.
+/// The stop of these queues is over, by this start: what is known of it is forgotten. The front end may be stopping
+/// them again already, the first one first. A new driver need not start all queues.
 pub fn forget_stop(vrings: &[Vring], start: Start) {
     for (number, vring) in vrings.iter().enumerate() {
         let mut stop = vring.stop.lock();
@@ -202,8 +202,8 @@ impl Vring {
         }
     }
 
-    /// Has the library's thread no longer wait for the kick. The front end keeps its end: one that is still watched once it is
-    /// closed here, and was signalled just then, calls for ever.
+    /// Has the library's thread no longer wait for the kick. The front end keeps its end: one that is still watched
+    /// once it is closed here, and was signalled just then, calls for ever.
     fn unwatch_kick(&self) {
         if let Some(epoll) = self.place.as_ref().and_then(|place| place.link.epoll())
             && let Some(kick) = self.inner.get_ref().get_kick()
@@ -213,7 +213,8 @@ impl Vring {
         }
     }
 
-    /// Has the library's thread wait for the kick, of a queue that runs already: the library does so when it starts one.
+    /// Has the library's thread wait for the kick, of a queue that runs already: the library does so when it starts
+    /// one.
     fn watch_kick(&self) {
         let state: &VringState<GuestMemory> = &self.inner.get_ref();
         if let Some(place) = &self.place
@@ -323,8 +324,8 @@ impl VringT<GuestMemory> for Vring {
         Ok(())
     }
 
-    /// What the driver saw last of the used ring, for a queue that goes on. The one place where the library itself would touch
-    /// the guest's memory: it is that which was checked and is guarded.
+    /// What the driver saw last of the used ring, for a queue that goes on. The one place where the library itself
+    /// would touch the guest's memory: it is that which was checked and is guarded.
     fn queue_used_idx(&self) -> Result<u16, QueueError> {
         let Some(place) = &self.place else { return self.inner.queue_used_idx() };
         let used = self.inner.get_ref().get_queue().used_ring();

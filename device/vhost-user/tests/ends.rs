@@ -1,5 +1,5 @@
-//! A cluster in this process ends with the value that holds it: no thread and no file descriptor stays. A program of its
-//! own, so that no other test opens anything meanwhile.
+//! A cluster in this process ends with the value that holds it: no thread and no file descriptor stays. A program of
+//! its own, so that no other test opens anything meanwhile.
 
 #![allow(clippy::unwrap_used)]
 

@@ -104,8 +104,8 @@ fn pid(child: &Child) -> Pid {
     Pid::from_raw(child.id().try_into().unwrap())
 }
 
-/// Starts a daemon, says which process it is, and waits to be killed. A session of its own for the daemon: the kernel lets
-/// stopped processes of a session go on when the last one dies that could have done so.
+/// Starts a daemon, says which process it is, and waits to be killed. A session of its own for the daemon: the kernel
+/// lets stopped processes of a session go on when the last one dies that could have done so.
 fn play_parent() {
     let config = std::env::var_os(CONFIG).unwrap();
     let mut command = Command::new("setsid");

@@ -1,9 +1,9 @@
-//! The protocol of `shell/world/cluster.rs` alone, under a scheduler that tries orders of threads: nobody waits in a circle, nothing
-//! is lost, done twice or overtaken, and whoever has all nodes sees all that was done. Each rule of it is left out once, and that
-//! is found.
+//! The protocol of `shell/world/cluster.rs` alone, under a scheduler that tries orders of threads: nobody waits in a
+//! circle, nothing is lost, done twice or overtaken, and whoever has all nodes sees all that was done. Each rule of it
+//! is left out once, and that is found.
 //!
-//! By shuttle (<https://docs.rs/shuttle>), whose orders are drawn, and not by loom, which tries all of them: three threads that take
-//! up to five locks each, several times, have more than can be tried.
+//! By shuttle (<https://docs.rs/shuttle>), whose orders are drawn, and not by loom, which tries all of them: three
+//! threads that take up to five locks each, several times, have more than can be tried.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests fail by panicking")]
 

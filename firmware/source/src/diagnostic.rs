@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use thiserror::Error;
 
-/// Diagnostics of one source that are kept and shown, errors before warnings; of the others it is said how many there are.
-/// A source may be all mistakes, and what is said of it must stay something that can be read.
+/// Diagnostics of one source that are kept and shown, errors before warnings; of the others it is said how many there
+/// are. A source may be all mistakes, and what is said of it must stay something that can be read.
 pub const MAX_DIAGNOSTICS: usize = 50;
 
 /// Characters of a line that are shown around a place.
@@ -97,8 +97,8 @@ fn around(line: &str, at: usize) -> (String, usize) {
 /// What stands for the rest of a text.
 const CUT: &str = "...";
 
-/// A message of at most 240 characters and three dots, whatever long name it repeats: what is left out stands in the middle,
-/// since messages end with what is to be said of it.
+/// A message of at most 240 characters and three dots, whatever long name it repeats: what is left out stands in the
+/// middle, since messages end with what is to be said of it.
 #[must_use]
 pub fn shortened(text: String) -> String {
     const END: usize = MAX_MESSAGE / 3;
@@ -117,7 +117,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// Notes it. Of twice as many as are kept in the end the half goes, so that a source's mistakes cost time and no memory.
+    /// Notes it. Of twice as many as are kept in the end the half goes, so that a source's mistakes cost time and no
+    /// memory.
     pub fn push(&mut self, diagnostic: Diagnostic) {
         *(if diagnostic.warning.is_none() { &mut self.errors } else { &mut self.warnings }) += 1;
         self.kept.push(diagnostic);

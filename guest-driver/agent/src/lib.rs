@@ -17,9 +17,10 @@
 //!
 //! # Becoming a node
 //!
-//! A guest that starts, be it by booting or from a saved guest, is no node yet. Each session begins with [`ToGuest::Join`],
-//! which says what the guest is; the first one since the guest started makes it that node, and later ones (the host lost
-//! its connection, or init started the agent anew) only tell the agent again what commands find in their environment.
+//! A guest that starts, be it by booting or from a saved guest, is no node yet. Each session begins with
+//! [`ToGuest::Join`], which says what the guest is; the first one since the guest started makes it that node, and later
+//! ones (the host lost its connection, or init started the agent anew) only tell the agent again what commands find in
+//! their environment.
 //!
 //! # Flow control
 //!

@@ -1,5 +1,5 @@
-//! Giving free memory back before a guest is saved: pages that nobody uses are filled with zeros, which a saved guest need
-//! not hold.
+//! Giving free memory back before a guest is saved: pages that nobody uses are filled with zeros, which a saved guest
+//! need not hold.
 
 use std::{fs, io, path::Path, ptr};
 
@@ -13,8 +13,8 @@ const PIECE_BYTES: u64 = 32 * MIB;
 /// Less is not worth a look.
 const LEAST_BYTES: u64 = MIB;
 
-/// What the kernel keeps free for itself, in KiB. With transparent huge pages that is up to a twentieth of the memory (Linux,
-/// `mm/khugepaged.c`, `set_recommended_min_free_kbytes`), and it kills processes before it gives that away.
+/// What the kernel keeps free for itself, in KiB. With transparent huge pages that is up to a twentieth of the memory
+/// (Linux, `mm/khugepaged.c`, `set_recommended_min_free_kbytes`), and it kills processes before it gives that away.
 const MIN_FREE: &str = "/proc/sys/vm/min_free_kbytes";
 
 /// How far that may rise for a while after memory was fragmented, in ten-thousandths.
@@ -23,8 +23,8 @@ const BOOST: &str = "/proc/sys/vm/watermark_boost_factor";
 /// What the kernel needs to keep free while nothing else runs.
 const FEW_KIB: u64 = 1024;
 
-/// Writes everything back, drops the caches, and fills nearly all free memory with zeros. Gives the bytes filled. They are
-/// this process's until it ends.
+/// Writes everything back, drops the caches, and fills nearly all free memory with zeros. Gives the bytes filled. They
+/// are this process's until it ends.
 pub fn release() -> io::Result<u64> {
     // Should memory run out all the same, it is this process that goes.
     fs::write("/proc/self/oom_score_adj", "1000")?;
@@ -66,7 +66,8 @@ fn number(path: &Path) -> io::Result<u64> {
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
-/// Takes pieces as long as enough is free, at most as much as was free at first. The kernel keeps `kept` bytes for itself.
+/// Takes pieces as long as enough is free, at most as much as was free at first. The kernel keeps `kept` bytes for
+/// itself.
 fn fill(
     kept: u64,
     free: impl Fn() -> io::Result<(u64, u64)>,
@@ -104,7 +105,8 @@ fn free_bytes(meminfo: &Path) -> io::Result<(u64, u64)> {
 fn zeros(bytes: u64) -> io::Result<()> {
     let length = usize::try_from(bytes).map_err(|_| io::ErrorKind::OutOfMemory)?;
     let flags = MapFlags::PRIVATE | MapFlags::POPULATE;
-    // SAFETY: the kernel chooses the place, so nothing that is mapped is touched; and nothing refers to what is mapped here.
+    // SAFETY: the kernel chooses the place, so nothing that is mapped is touched; and nothing refers to what is mapped
+    // here.
     unsafe { mmap_anonymous(ptr::null_mut(), length, ProtFlags::READ | ProtFlags::WRITE, flags)? };
     Ok(())
 }

@@ -36,8 +36,8 @@ pub enum Awaited {
     NotYet,
 }
 
-/// Waits for the interface with this Ethernet address, until then, or as long as it takes. `is_coming_no_more` says when it is known
-/// that none comes which is not there. `sys` is `/sys`.
+/// Waits for the interface with this Ethernet address, until then, or as long as it takes. `is_coming_no_more` says
+/// when it is known that none comes which is not there. `sys` is `/sys`.
 pub fn wait_for_interface(
     sys: &Path,
     mac: &str,
@@ -57,9 +57,9 @@ pub fn wait_for_interface(
     }
 }
 
-/// Does what is to be done with an interface: before this returns where it comes within `patience`, else whenever it comes, for a host
-/// that others use can keep a guest's kernel busy with a device for as long as it likes. `whose` address it is, for those who read the
-/// console.
+/// Does what is to be done with an interface: before this returns where it comes within `patience`, else whenever it
+/// comes, for a host that others use can keep a guest's kernel busy with a device for as long as it likes. `whose`
+/// address it is, for those who read the console.
 ///
 /// # Errors
 /// What could not be done; that no such interface comes.
@@ -90,10 +90,10 @@ pub fn with_interface(
     thread::Builder::new().name("interface".to_owned()).spawn(late).map(drop)
 }
 
-/// Has an interface that shares its network with another of the same system speak for its own address alone, and only when it is
-/// asked to: who asks for the address is answered by this interface and by no other (`arp_ignore`, `arp_announce`,
-/// Documentation/networking/ip-sysctl.rst), and IP version 6, which would report its groups at times of its own, into whatever is
-/// being measured, is left out. `proc` is `/proc`.
+/// Has an interface that shares its network with another of the same system speak for its own address alone, and only
+/// when it is asked to: who asks for the address is answered by this interface and by no other (`arp_ignore`,
+/// `arp_announce`, Documentation/networking/ip-sysctl.rst), and IP version 6, which would report its groups at times of
+/// its own, into whatever is being measured, is left out. `proc` is `/proc`.
 pub fn keep_to_itself(proc: &Path, name: &str) -> io::Result<()> {
     let net = proc.join("sys/net");
     let set = |path: PathBuf, value: &str| match fs::write(&path, value) {
@@ -122,14 +122,16 @@ pub fn parse_address(text: &str) -> Option<(Ipv4Addr, u8)> {
     Some((address.parse().ok()?, prefix.parse().ok().filter(|prefix| *prefix <= 32)?))
 }
 
-/// Gives the interface the address and switches it on, as `ip addr replace` and `ip link set up` do: who sees that it is on can use
-/// the address. An emulated guest takes longer to start these programs than to do everything else that makes it a node.
+/// Gives the interface the address and switches it on, as `ip addr replace` and `ip link set up` do: who sees that it
+/// is on can use the address. An emulated guest takes longer to start these programs than to do everything else that
+/// makes it a node.
 pub fn set_up(index: u32, address: Ipv4Addr, prefix: u8) -> io::Result<()> {
     tell_kernel(&[new_address(index, address, prefix), link_up(index)])
 }
 
-/// Returns when the kernel is done with registering the interface. It shows in `/sys` before it has all of its settings in `/proc`;
-/// whoever changes an interface, be it in nothing, waits for the lock under which all of that happens (`rtnl_lock`).
+/// Returns when the kernel is done with registering the interface. It shows in `/sys` before it has all of its settings
+/// in `/proc`; whoever changes an interface, be it in nothing, waits for the lock under which all of that happens
+/// (`rtnl_lock`).
 pub fn wait_until_registered(index: u32) -> io::Result<()> {
     tell_kernel(&[link_flags(index, 0)])
 }

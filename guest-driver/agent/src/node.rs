@@ -41,10 +41,10 @@ const INTERFACE_PATIENCE: Duration = Duration::from_secs(20);
 /// The 9p tag under which QEMU offers the host's folder.
 const SHARE_TAG: &str = "cwd";
 
-/// `cache=none`, because the host and other guests write to the same files. Each read and write goes to QEMU, which opened the
-/// file with the guest's `O_APPEND`: the host's kernel finds the end of the file, and the writer gets its error. Any other mode
-/// keeps pages in the guest (the kernel's Documentation/filesystems/9p.rst). Programs start by private mappings, which this
-/// mode has.
+/// `cache=none`, because the host and other guests write to the same files. Each read and write goes to QEMU, which
+/// opened the file with the guest's `O_APPEND`: the host's kernel finds the end of the file, and the writer gets its
+/// error. Any other mode keeps pages in the guest (the kernel's Documentation/filesystems/9p.rst). Programs start by
+/// private mappings, which this mode has.
 const SHARE_OPTIONS: &std::ffi::CStr = c"trans=virtio,version=9p2000.L,msize=524288,cache=none";
 
 /// What the agent knows of the node that its guest is. None before the host said it.
@@ -89,8 +89,8 @@ impl Node {
     }
 }
 
-/// Makes the system this node, unless it is one since it started. What does not succeed is said on the console, and the rest
-/// is done all the same: a guest can be looked into only once it is a node.
+/// Makes the system this node, unless it is one since it started. What does not succeed is said on the console, and the
+/// rest is done all the same: a guest can be looked into only once it is a node.
 pub fn enter(node: &Node, join: &Join) {
     let root = Path::new("/");
     if !is_guest(root) {
@@ -124,8 +124,8 @@ fn tell(what: &str, result: io::Result<()>) {
     }
 }
 
-/// Whether the system is a guest. An agent that is started on somebody's own machine, by mistake or by a test gone wrong, must
-/// not make a node of that.
+/// Whether the system is a guest. An agent that is started on somebody's own machine, by mistake or by a test gone
+/// wrong, must not make a node of that.
 fn is_guest(root: &Path) -> bool {
     root.join(STATE).is_dir()
 }
@@ -157,8 +157,8 @@ fn set_up_network(node: &Node) -> io::Result<()> {
     network::with_interface("/sys".into(), mac, "the node's", INTERFACE_PATIENCE, || false, set_up)
 }
 
-/// The same for a card that carries other protocols by an interface of its own, which its driver registers before it publishes
-/// the card: where that is there and the interface is not, none comes, and the driver has said why.
+/// The same for a card that carries other protocols by an interface of its own, which its driver registers before it
+/// publishes the card: where that is there and the interface is not, none comes, and the driver has said why.
 fn set_up_nic_network(root: &Path, node: &Node) -> io::Result<()> {
     let Some((ip, prefix)) = address_in(node, "NICLAB_NIC_ADDRESS")? else { return Ok(()) };
     let mac = node.get("NICLAB_NIC_MAC").unwrap_or_default();

@@ -22,8 +22,8 @@ struct Pool {
 
 const _: () = assert!(offset_of!(Pool, data) == 8);
 
-/// Mixes random bytes in, and makes all that is drawn from now on depend on them. A restored guest would otherwise draw what
-/// every other guest draws that was restored from the same one.
+/// Mixes random bytes in, and makes all that is drawn from now on depend on them. A restored guest would otherwise draw
+/// what every other guest draws that was restored from the same one.
 pub fn mix(entropy: &[u8]) -> io::Result<()> {
     let generator = OpenOptions::new().write(true).open("/dev/urandom")?;
     for piece in entropy.chunks(ENTROPY_BYTES) {
@@ -31,7 +31,8 @@ pub fn mix(entropy: &[u8]) -> io::Result<()> {
         data[..piece.len()].copy_from_slice(piece);
         let bytes = i32::try_from(piece.len()).unwrap_or(0);
         let pool = Pool { entropy_bits: bytes * 8, data_bytes: bytes, data };
-        // SAFETY: the operation reads two numbers, and then as many bytes as the second one says, all of them in `pool`.
+        // SAFETY: the operation reads two numbers, and then as many bytes as the second one says, all of them in
+        // `pool`.
         unsafe { ioctl(&generator, Setter::<ADD_ENTROPY, Pool>::new(pool))? };
     }
     // SAFETY: the operation takes no argument.

@@ -1,11 +1,13 @@
-//! Collectives and a ping-pong over active ports of GAMMA cards, on all nodes of a cluster: from which authors of message layers start.
+//! Collectives and a ping-pong over active ports of GAMMA cards, on all nodes of a cluster: from which authors of
+//! message layers start.
 //!
 //!     cargo build --release --package niclab-user --example gamma_collectives
 //!     niclab run --nodes 4 --nic gamma -- target/release/examples/gamma_collectives
 //!
-//! An active port runs its handler for each message, in the program that owns it, when that looks. Here the handler does the least that
-//! a message layer needs: it puts the message aside under who sent it and which step it belongs to. A collective is then nothing but
-//! sends and waits: `barrier` spreads word in rounds of twice the distance, `broadcast` and `reduce` follow a binomial tree.
+//! An active port runs its handler for each message, in the program that owns it, when that looks. Here the handler
+//! does the least that a message layer needs: it puts the message aside under who sent it and which step it belongs to.
+//! A collective is then nothing but sends and waits: `barrier` spreads word in rounds of twice the distance,
+//! `broadcast` and `reduce` follow a binomial tree.
 //!
 //! What the network loses is raised as an error and never repaired: this program ends with it.
 

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * What a network loses is told and never sent again: node 0 sends numbered messages to node 1 until that has told it to stop, and
- * node 1 says which came, and what was raised instead of the others. Run it on both, with a faulty link between them:
+ * What a network loses is told and never sent again: node 0 sends numbered messages to node 1 until that has told it to
+ * stop, and node 1 says which came, and what was raised instead of the others. Run it on both, with a faulty link
+ * between them:
  *
  *     niclab run --nodes 2 --cluster gamma.toml -- ./gamma_losses 2000
  *
- * A second number is for how many milliseconds node 0 waits when its window is used up, before it says that the pair is stalled.
+ * A second number is for how many milliseconds node 0 waits when its window is used up, before it says that the pair is
+ * stalled.
  *
- * The network may not lose what node 1 says at the end. So heal it once node 1 says "enough", and then write a line to node 1's
- * standard input.
+ * The network may not lose what node 1 says at the end. So heal it once node 1 says "enough", and then write a line to
+ * node 1's standard input.
  */
 #include <poll.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * An ordinary socket and a program with a GRIM card talk through the I/O card of a third node, whose host has no part in it. Run it
- * on three nodes, of which the second has an I/O card:
+ * An ordinary socket and a program with a GRIM card talk through the I/O card of a third node, whose host has no part
+ * in it. Run it on three nodes, of which the second has an I/O card:
  *
  *     [[node]]
  *     [[node]]

@@ -461,8 +461,8 @@ typedef struct {
 } grim_message;
 
 /**
- * A handler. It sends by grim_outbox_short() and grim_outbox_bulk(), and must not call anything else of the library with the handle
- * that is polled.
+ * A handler. It sends by grim_outbox_short() and grim_outbox_bulk(), and must not call anything else of the library
+ * with the handle that is polled.
  */
 typedef void (*grim_handler)(grim_outbox *outbox, const grim_message *message, void *user);
 
@@ -843,8 +843,8 @@ int gamma_open(const niclab_device *device,
 void gamma_close(gamma_port *port);
 
 /**
- * Sends a message to an active port of another node, out of the program's memory, and returns once it has left. Waits up to
- * `timeout_us` while the window does not let it through.
+ * Sends a message to an active port of another node, out of the program's memory, and returns once it has left. Waits
+ * up to `timeout_us` while the window does not let it through.
  *
  * # Safety
  *
@@ -858,12 +858,13 @@ int gamma_send(gamma_port *port,
                int64_t timeout_us);
 
 /**
- * Calls the handler for the messages that are there, or waits for the first up to `timeout_us`; 0 does not wait. Says how many
- * there were where `handled` is not null. An error tells what was lost: nothing stops for it.
+ * Calls the handler for the messages that are there, or waits for the first up to `timeout_us`; 0 does not wait. Says
+ * how many there were where `handled` is not null. An error tells what was lost: nothing stops for it.
  *
  * # Safety
  *
- * `port` must be null or from gamma_open, `handler` null or a function that takes `user`, `handled` null or valid for a store.
+ * `port` must be null or from gamma_open, `handler` null or a function that takes `user`, `handled` null or valid for a
+ * store.
  */
 int gamma_poll(gamma_port *port,
                gamma_handler handler,
@@ -872,8 +873,9 @@ int gamma_poll(gamma_port *port,
                int64_t timeout_us);
 
 /**
- * Enables the library for a program: opens `channels` logical channels, from `first_port` on or any for GRIM_ANY_PORT. The list of all
- * handlers is kept by the channel of port `keeper_port` on `keeper_node`, the same for all programs of the cluster.
+ * Enables the library for a program: opens `channels` logical channels, from `first_port` on or any for GRIM_ANY_PORT.
+ * The list of all handlers is kept by the channel of port `keeper_port` on `keeper_node`, the same for all programs of
+ * the cluster.
  *
  * # Safety
  *
@@ -909,8 +911,8 @@ int grim_set_wait_policy(grim *handle, int policy);
  *
  * # Safety
  *
- * `handle` must be null or from grim_enable, `name` null or a string. `handler` is called with `user` by calls of the handle until it
- * is disabled.
+ * `handle` must be null or from grim_enable, `name` null or a string. `handler` is called with `user` by calls of the
+ * handle until it is disabled.
  */
 int grim_register_handler(grim *handle,
                           const char *name,
@@ -919,8 +921,8 @@ int grim_register_handler(grim *handle,
                           void *user);
 
 /**
- * Makes the handlers that are registered part of the cluster's list, and waits until they are, up to `timeout_us`. The program that
- * keeps the list must poll. Names that could not be merged are in niclab_last_error().
+ * Makes the handlers that are registered part of the cluster's list, and waits until they are, up to `timeout_us`. The
+ * program that keeps the list must poll. Names that could not be merged are in niclab_last_error().
  *
  * # Safety
  *
@@ -930,7 +932,8 @@ int grim_synch_handlers(grim *handle,
                         int64_t timeout_us);
 
 /**
- * The number of a handler. Waits up to `timeout_us` until it is part of the list; 0 does not wait, and fails with NICLAB_ERROR_AGAIN.
+ * The number of a handler. Waits up to `timeout_us` until it is part of the list; 0 does not wait, and fails with
+ * NICLAB_ERROR_AGAIN.
  *
  * # Safety
  *
@@ -942,8 +945,8 @@ int grim_get_handler_by_name(grim *handle,
                              int64_t timeout_us);
 
 /**
- * Sends four integers for a handler of the endpoint at `node` and `port`, through the channel of this number, from 0. Waits for room up
- * to `timeout_us`, and runs handlers meanwhile.
+ * Sends four integers for a handler of the endpoint at `node` and `port`, through the channel of this number, from 0.
+ * Waits for room up to `timeout_us`, and runs handlers meanwhile.
  *
  * # Safety
  *
@@ -975,8 +978,9 @@ int grim_send_bulk(grim *handle,
                    int64_t timeout_us);
 
 /**
- * Copies `bytes`, of which there may be any number, to `offset` of a region that the program at `node` and `port` has exposed by this
- * name. It is not told: a message behind them, which comes behind them, may do that. Waits as grim_send_short() does.
+ * Copies `bytes`, of which there may be any number, to `offset` of a region that the program at `node` and `port` has
+ * exposed by this name. It is not told: a message behind them, which comes behind them, may do that. Waits as
+ * grim_send_short() does.
  *
  * # Safety
  *
@@ -993,8 +997,9 @@ int grim_send_memory(grim *handle,
                      int64_t timeout_us);
 
 /**
- * Runs the handlers of messages that are there, or waits for the first up to `timeout_us`; 0 does not wait. Says how many there were
- * where `handled` is not null. An error names what went wrong since the last call: nothing stops for it.
+ * Runs the handlers of messages that are there, or waits for the first up to `timeout_us`; 0 does not wait. Says how
+ * many there were where `handled` is not null. An error names what went wrong since the last call: nothing stops for
+ * it.
  *
  * # Safety
  *
@@ -1014,8 +1019,9 @@ int grim_poll(grim *handle,
 int grim_flush(grim *handle, int64_t timeout_us);
 
 /**
- * Allocates and registers at least `bytes` of memory for a channel, zeros all of them, and lets memory messages write into it. `name`
- * is what those who write give. niclab_region_memory() says where it is, and niclab_region_release() ends it.
+ * Allocates and registers at least `bytes` of memory for a channel, zeros all of them, and lets memory messages write
+ * into it. `name` is what those who write give. niclab_region_memory() says where it is, and niclab_region_release()
+ * ends it.
  *
  * # Safety
  *
@@ -1063,7 +1069,8 @@ int grim_outbox_bulk(grim_outbox *outbox,
 const char *niclab_match_result_text(uint32_t result);
 
 /**
- * Opens port `number`, or any free one for NICLAB_ANY_PORT, with a queue of `events` (a power of two from 8 on; 0 for 256).
+ * Opens port `number`, or any free one for NICLAB_ANY_PORT, with a queue of `events` (a power of two from 8 on; 0 for
+ * 256).
  *
  * # Safety
  *
@@ -1113,13 +1120,13 @@ int niclab_match_allocate(const niclab_match_port *port,
                           niclab_region **region);
 
 /**
- * Registers memory of the program: it begins at a multiple of 8 and has a multiple of 8 bytes. It must not be freed before
- * niclab_region_release(), nor after it if the device is gone meanwhile (NICLAB_ERROR_GONE).
+ * Registers memory of the program: it begins at a multiple of 8 and has a multiple of 8 bytes. It must not be freed
+ * before niclab_region_release(), nor after it if the device is gone meanwhile (NICLAB_ERROR_GONE).
  *
  * # Safety
  *
- * `port` must be null or from niclab_match_open, `region` null or valid for a store, `memory` null or valid for reads and
- * writes of `bytes` as long as said above. What the NIC may write, the program reads after its event only.
+ * `port` must be null or from niclab_match_open, `region` null or valid for a store, `memory` null or valid for reads
+ * and writes of `bytes` as long as said above. What the NIC may write, the program reads after its event only.
  */
 int niclab_match_register(const niclab_match_port *port,
                           void *memory,
@@ -1127,12 +1134,13 @@ int niclab_match_register(const niclab_match_port *port,
                           niclab_region **region);
 
 /**
- * Appends a match entry; its handle goes to `handle`, unless that is null. Waits for room up to `timeout_us`; 0 does not
- * wait, and fails with NICLAB_ERROR_AGAIN.
+ * Appends a match entry; its handle goes to `handle`, unless that is null. Waits for room up to `timeout_us`; 0 does
+ * not wait, and fails with NICLAB_ERROR_AGAIN.
  *
  * # Safety
  *
- * `port` must be null or from niclab_match_open, `entry` null or valid with its region, `handle` null or valid for a store.
+ * `port` must be null or from niclab_match_open, `entry` null or valid with its region, `handle` null or valid for a
+ * store.
  */
 int niclab_match_append(niclab_match_port *port,
                         const niclab_match_entry *entry,
@@ -1153,7 +1161,8 @@ int niclab_match_unlink(niclab_match_port *port, uint32_t entry, int64_t timeout
  *
  * # Safety
  *
- * `port` must be null or from niclab_match_open, `put` null or valid with its region, `handle` null or valid for a store.
+ * `port` must be null or from niclab_match_open, `put` null or valid with its region, `handle` null or valid for a
+ * store.
  */
 int niclab_match_put(niclab_match_port *port,
                      const niclab_match_transfer *put,
@@ -1161,8 +1170,8 @@ int niclab_match_put(niclab_match_port *port,
                      int64_t timeout_us);
 
 /**
- * Gets bytes from the first entry of a portal that matches: NICLAB_MATCH_REPLY tells when they are there. Waits for room as
- * niclab_match_append does.
+ * Gets bytes from the first entry of a portal that matches: NICLAB_MATCH_REPLY tells when they are there. Waits for
+ * room as niclab_match_append does.
  *
  * # Safety
  *
@@ -1203,7 +1212,8 @@ int niclab_match_counter(niclab_match_port *port,
 const char *niclab_posts_result_text(uint32_t result);
 
 /**
- * Opens port `number`, or any free one for NICLAB_ANY_PORT, with a queue of `events` (a power of two from 8 on; 0 for 256).
+ * Opens port `number`, or any free one for NICLAB_ANY_PORT, with a queue of `events` (a power of two from 8 on; 0 for
+ * 256).
  *
  * # Safety
  *
@@ -1253,13 +1263,13 @@ int niclab_posts_allocate(const niclab_posts_port *port,
                           niclab_region **region);
 
 /**
- * Registers memory of the program: it begins at a multiple of 8 and has a multiple of 8 bytes. It must not be freed before
- * niclab_region_release(), nor after it if the device is gone meanwhile (NICLAB_ERROR_GONE).
+ * Registers memory of the program: it begins at a multiple of 8 and has a multiple of 8 bytes. It must not be freed
+ * before niclab_region_release(), nor after it if the device is gone meanwhile (NICLAB_ERROR_GONE).
  *
  * # Safety
  *
- * `port` must be null or from niclab_posts_open, `region` null or valid for a store, `memory` null or valid for reads and
- * writes of `bytes` as long as said above. What the NIC may write, the program reads after its event only.
+ * `port` must be null or from niclab_posts_open, `region` null or valid for a store, `memory` null or valid for reads
+ * and writes of `bytes` as long as said above. What the NIC may write, the program reads after its event only.
  */
 int niclab_posts_register(const niclab_posts_port *port,
                           void *memory,
@@ -1267,8 +1277,9 @@ int niclab_posts_register(const niclab_posts_port *port,
                           niclab_region **region);
 
 /**
- * Sends `bytes` of a region from `offset` on to `node`: a multiple of 4, and not 0. With `tells`, NICLAB_POSTS_SENT tells when the
- * memory may be used again. Waits for room up to `timeout_us`; 0 does not wait, and fails with NICLAB_ERROR_AGAIN.
+ * Sends `bytes` of a region from `offset` on to `node`: a multiple of 4, and not 0. With `tells`, NICLAB_POSTS_SENT
+ * tells when the memory may be used again. Waits for room up to `timeout_us`; 0 does not wait, and fails with
+ * NICLAB_ERROR_AGAIN.
  *
  * # Safety
  *
@@ -1284,8 +1295,8 @@ int niclab_posts_send(niclab_posts_port *port,
                       int64_t timeout_us);
 
 /**
- * Posts `bytes` of a region from `offset` on, a multiple of 4 and not 0, for one message from whichever node. With `interrupts`,
- * the NIC interrupts once the event of the message is there. Waits for room as niclab_posts_send does.
+ * Posts `bytes` of a region from `offset` on, a multiple of 4 and not 0, for one message from whichever node. With
+ * `interrupts`, the NIC interrupts once the event of the message is there. Waits for room as niclab_posts_send does.
  *
  * # Safety
  *
@@ -1300,8 +1311,9 @@ int niclab_posts_receive(niclab_posts_port *port,
                          int64_t timeout_us);
 
 /**
- * Changes when the NIC interrupts, beside receives that ask for it: for so many bytes that came; `at_end` of a message for those that
- * are pooled; for each message of so many bytes or more; of `node`, or NICLAB_POSTS_ANY_NODE. 0 turns a rule off.
+ * Changes when the NIC interrupts, beside receives that ask for it: for so many bytes that came; `at_end` of a message
+ * for those that are pooled; for each message of so many bytes or more; of `node`, or NICLAB_POSTS_ANY_NODE. 0 turns a
+ * rule off.
  *
  * # Safety
  *
@@ -1318,7 +1330,8 @@ int niclab_posts_set_rules(const niclab_posts_port *port,
  *
  * # Safety
  *
- * `port` must be null or from niclab_posts_open, `nodes` valid for reads of `count` numbers, or null where there are none.
+ * `port` must be null or from niclab_posts_open, `nodes` valid for reads of `count` numbers, or null where there are
+ * none.
  */
 int niclab_posts_group(const niclab_posts_port *port,
                        uint32_t group,
@@ -1326,8 +1339,8 @@ int niclab_posts_group(const niclab_posts_port *port,
                        uint32_t count);
 
 /**
- * Waits for all members of a group: NICLAB_POSTS_DONE tells that all have come. With `interrupts`, the NIC interrupts then. Waits
- * for room as niclab_posts_send does.
+ * Waits for all members of a group: NICLAB_POSTS_DONE tells that all have come. With `interrupts`, the NIC interrupts
+ * then. Waits for room as niclab_posts_send does.
  *
  * # Safety
  *
@@ -1357,8 +1370,8 @@ int niclab_posts_multicast(niclab_posts_port *port,
                            int64_t timeout_us);
 
 /**
- * Combines `bytes` of values of a region from `offset` on with those of all other members, by NICLAB_POSTS_SUM and the others:
- * NICLAB_POSTS_DONE tells that the result stands in their place. Otherwise as niclab_posts_barrier.
+ * Combines `bytes` of values of a region from `offset` on with those of all other members, by NICLAB_POSTS_SUM and the
+ * others: NICLAB_POSTS_DONE tells that the result stands in their place. Otherwise as niclab_posts_barrier.
  *
  * # Safety
  *

@@ -245,8 +245,8 @@ impl Backing for CharacterDevice {
     fn register(&self, memory: &Memory) -> Result<u32, Error> {
         let bytes = memory.bytes() as u64;
         let mut registration = Registration { address: memory.address(), bytes, ..Registration::default() };
-        // SAFETY: `registration` is what the request reads and writes, and lives during the call. What the device will do
-        // to the memory that it names, `Memory` allows: its words are atomics, and whoever registers keeps them.
+        // SAFETY: `registration` is what the request reads and writes, and lives during the call. What the device will
+        // do to the memory that it names, `Memory` allows: its words are atomics, and whoever registers keeps them.
         let result = unsafe { requests::register(descriptor(&self.file), &raw mut registration) };
         self.result(result, || format!("register {bytes} bytes of memory (more than `ulimit -l` allows?)"))?;
         Ok(registration.region)

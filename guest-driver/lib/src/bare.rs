@@ -12,7 +12,8 @@ use crate::port::{self, Link, Parts, PortOptions};
 use crate::region::Region;
 use crate::{Address, Device, Error, Memory};
 
-/// An open port that its program drives by [`niclab_port`] itself. It is closed once it and all its regions are dropped.
+/// An open port that its program drives by [`niclab_port`] itself. It is closed once it and all its regions are
+/// dropped.
 #[derive(Debug)]
 pub struct BarePort {
     link: Arc<Link>,
@@ -64,7 +65,8 @@ impl BarePort {
         self.payload.words()
     }
 
-    /// Makes a control request that a workload's transport asks for once its region is registered, an `OP_` of the contract.
+    /// Makes a control request that a workload's transport asks for once its region is registered, an `OP_` of the
+    /// contract.
     ///
     /// # Errors
     ///

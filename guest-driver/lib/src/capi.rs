@@ -186,8 +186,8 @@ pub unsafe extern "C" fn niclab_get_info(device: *const niclab_device, info: *mu
     })
 }
 
-/// Opens port `number`, or any free one for NICLAB_ANY_PORT, with a receive queue of `slices` (a power of two from 8 on;
-/// 0 for 256).
+/// Opens port `number`, or any free one for NICLAB_ANY_PORT, with a receive queue of `slices` (a power of two from 8
+/// on; 0 for 256).
 ///
 /// # Safety
 ///
@@ -296,8 +296,8 @@ pub unsafe extern "C" fn niclab_ultra_revoke(
 ///
 /// # Safety
 ///
-/// `port` must be null or from niclab_ultra_open, `payload` valid for `words` words or `words` zero, `tag` null or valid
-/// for two.
+/// `port` must be null or from niclab_ultra_open, `payload` valid for `words` words or `words` zero, `tag` null or
+/// valid for two.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn niclab_ultra_send(
     port: *mut niclab_ultra_port,

@@ -1,4 +1,5 @@
-//! Ports that are asked by commands and answer by events, whatever both are: the way of using a card says that ([`Event`]).
+//! Ports that are asked by commands and answer by events, whatever both are: the way of using a card says that
+//! ([`Event`]).
 
 use std::collections::VecDeque;
 use std::fmt::Debug;
@@ -60,7 +61,8 @@ impl<E: Event> Port<E> {
         Self::from_parts(port::open(device, options)?)
     }
 
-    /// A port of the given parts. `status` must have all that the device writes there, a whole page where it has counters.
+    /// A port of the given parts. `status` must have all that the device writes there, a whole page where it has
+    /// counters.
     ///
     /// # Errors
     ///
@@ -161,8 +163,8 @@ impl<E: Event> Port<E> {
         self.commands.tell();
     }
 
-    /// Launches a command as [`Port::launch`] does, and reads events into `inbox` while there is no slot: the device may be
-    /// waiting for their places in the queue. They come before all that [`Port::event`] has.
+    /// Launches a command as [`Port::launch`] does, and reads events into `inbox` while there is no slot: the device
+    /// may be waiting for their places in the queue. They come before all that [`Port::event`] has.
     ///
     /// # Errors
     ///
@@ -235,8 +237,8 @@ impl<E: Event> Commands<E> {
         self.requester.set_wait_policy(policy);
     }
 
-    /// Launches a command; waits while the page is full. The command is on its way when this returns: what becomes of it,
-    /// events and counters tell.
+    /// Launches a command; waits while the page is full. The command is on its way when this returns: what becomes of
+    /// it, events and counters tell.
     ///
     /// # Errors
     ///
@@ -279,8 +281,9 @@ impl<E: Event> Commands<E> {
         })
     }
 
-    /// Tells the device of no launch until [`Commands::tell`], or until there is no slot for another one: several commands are then
-    /// told of by one doorbell, which is an exit from a virtual machine. Whoever waits for what such a command does tells first.
+    /// Tells the device of no launch until [`Commands::tell`], or until there is no slot for another one: several
+    /// commands are then told of by one doorbell, which is an exit from a virtual machine. Whoever waits for what such
+    /// a command does tells first.
     pub fn hold(&mut self) {
         self.requester.hold();
     }
@@ -333,7 +336,8 @@ impl<E: Event> Events<E> {
     ///
     /// # Errors
     ///
-    /// [`Error::TimedOut`], [`Error::DeviceGone`]; [`Error::SlicesLost`] for events, after which the port can be used on.
+    /// [`Error::TimedOut`], [`Error::DeviceGone`]; [`Error::SlicesLost`] for events, after which the port can be used
+    /// on.
     #[inline]
     pub fn next(&mut self, deadline: impl Into<Deadline>) -> Result<E, Error> {
         match self.try_next() {
@@ -342,8 +346,8 @@ impl<E: Event> Events<E> {
         }
     }
 
-    /// Looks whether the device has gone past the next event without writing it, as a faulty device does, and goes past it
-    /// too. [`Events::next`] does so while it waits.
+    /// Looks whether the device has gone past the next event without writing it, as a faulty device does, and goes past
+    /// it too. [`Events::next`] does so while it waits.
     ///
     /// # Errors
     ///
@@ -352,8 +356,8 @@ impl<E: Event> Events<E> {
         self.queue.check()
     }
 
-    /// Interrupts for this port since the last call; sleeps up to `timeout` for the first one, and returns 0 when there was
-    /// none. Does not ask for one: that is what messages and commands do.
+    /// Interrupts for this port since the last call; sleeps up to `timeout` for the first one, and returns 0 when there
+    /// was none. Does not ask for one: that is what messages and commands do.
     ///
     /// # Errors
     ///

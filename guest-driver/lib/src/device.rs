@@ -76,8 +76,8 @@ impl Device {
         Path::new(CLASS).join(self.path.file_name().unwrap_or_default())
     }
 
-    /// What the device counted since it was made, all ports together. Exact; the difference of two readings tells what a
-    /// run cost. Reading costs control requests, but no doorbell and no interrupt of a port.
+    /// What the device counted since it was made, all ports together. Exact; the difference of two readings tells what
+    /// a run cost. Reading costs control requests, but no doorbell and no interrupt of a port.
     ///
     /// # Errors
     ///
@@ -121,8 +121,8 @@ fn check_version(device: &str, found: u32) -> Result<(), Error> {
     Err(Error::AbiVersion { device: device.to_owned(), found, expected: niclab_abi::ABI_VERSION })
 }
 
-/// The version that the driver of the character device `path` says, by its folder in `class`. A driver of another version
-/// may not know the request for the configuration space.
+/// The version that the driver of the character device `path` says, by its folder in `class`. A driver of another
+/// version may not know the request for the configuration space.
 fn version_in(class: &Path, path: &Path) -> Option<u32> {
     let text = fs::read_to_string(class.join(path.file_name()?).join("abi_version")).ok()?;
     text.trim().parse().ok()

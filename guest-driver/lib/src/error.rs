@@ -121,7 +121,8 @@ pub enum Error {
         refusal: Option<niclab_port::Refusal>,
     },
 
-    /// A message was sent to an endpoint whose program has no handler of this number: its card has the message, and nobody else.
+    /// A message was sent to an endpoint whose program has no handler of this number: its card has the message, and
+    /// nobody else.
     #[error(
         "node {node}, port {port} has no handler {number}{}: have its program register it, and synchronise handlers before they \
          are called", .name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default()
@@ -184,8 +185,8 @@ pub enum Error {
         waited: Duration,
     },
 
-    /// The device wrote later slices and left these out, or wrote what is no slice: their messages are lost. The port has
-    /// gone past them, and the next receive goes on behind.
+    /// The device wrote later slices and left these out, or wrote what is no slice: their messages are lost. The port
+    /// has gone past them, and the next receive goes on behind.
     #[error(
         "{device}: port {port}: {count} slice(s) from number {number} on are lost: {what}; the messages in them are gone, \
          later ones can be received. Do device faults (`device_faults` of the cluster file) explain it?"

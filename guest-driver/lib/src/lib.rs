@@ -21,10 +21,10 @@
 //! The layers, from the outside in:
 //!
 //! - [`Device`] and [`DeviceInfo`]: find a NIC, ask what it is, read its [`Statistics`];
-//! - one module for each way of using a card: [`slices`], a port with its sender and its receiver; [`lists`], a port whose NIC matches
-//!   messages with the memory posted for them, and MPI's semantics on top of it; [`posts`], a port that sends to every node, and
-//!   receives into memory posted for what comes next. What the last two share is in [`commanded`];
-//!   [`active`], an active port over descriptor rings that the driver walks;
+//! - one module for each way of using a card: [`slices`], a port with its sender and its receiver; [`lists`], a port
+//!   whose NIC matches messages with the memory posted for them, and MPI's semantics on top of it; [`posts`], a port
+//!   that sends to every node, and receives into memory posted for what comes next. What the last two share is in
+//!   [`commanded`]; [`active`], an active port over descriptor rings that the driver walks;
 //! - [`Backing`]: what a port needs from whoever runs it. The character device of the kernel driver is one; tests and
 //!   the in-process front end of the device daemon bring their own;
 //! - `niclab_port`: what a port does with its memory, without clock and system call. The simulator's hosts and the

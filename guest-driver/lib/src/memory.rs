@@ -1,6 +1,7 @@
 //! Pages shared with a device: every `unsafe` access of the library is in this module and in [`copy`].
 //!
-//! They are words for [`niclab_port::atomic`]. Only the doorbell is a register, and is stored to as such ([`Doorbell`]).
+//! They are words for [`niclab_port::atomic`]. Only the doorbell is a register, and is stored to as such
+//! ([`Doorbell`]).
 
 pub(crate) mod copy;
 
@@ -87,8 +88,8 @@ impl Memory {
     }
 }
 
-/// Bytes, of which any number may lie at any offset. What another side writes meanwhile is seen or not, byte by byte, and
-/// what lies beside the bytes is never touched.
+/// Bytes, of which any number may lie at any offset. What another side writes meanwhile is seen or not, byte by byte,
+/// and what lies beside the bytes is never touched.
 impl Memory {
     /// Bytes of the memory.
     pub fn bytes(&self) -> usize {

@@ -10,14 +10,15 @@ use crate::memory::Memory;
 use crate::port::Link;
 use crate::{Address, Backing, Error};
 
-/// Registered memory: pinned, and known to the NIC for one port. Cheap to clone; it is deregistered with the last clone.
+/// Registered memory: pinned, and known to the NIC for one port. Cheap to clone; it is deregistered with the last
+/// clone.
 ///
-/// The NIC may write into it at any time while a command names it that is not over. That is sound whatever the program does:
-/// safe code reaches the bytes by atomic accesses alone, and memory is given back only after the device has confirmed
-/// that it touches it no more. Where it does not confirm, because it is gone, the memory is never given back.
+/// The NIC may write into it at any time while a command names it that is not over. That is sound whatever the program
+/// does: safe code reaches the bytes by atomic accesses alone, and memory is given back only after the device has
+/// confirmed that it touches it no more. Where it does not confirm, because it is gone, the memory is never given back.
 ///
-/// Match entries that name a region which is deregistered are unlinked without an event; transfers in progress end with a result
-/// that says so. The port stays open as long as a region of it is left.
+/// Match entries that name a region which is deregistered are unlinked without an event; transfers in progress end with
+/// a result that says so. The port stays open as long as a region of it is left.
 #[derive(Clone)]
 pub struct Region(Arc<Registered>);
 

@@ -1,7 +1,8 @@
-//! Words that a device reads and writes beside this program: in the BAR, which is RAM on both sides, and in receive memory.
+//! Words that a device reads and writes beside this program: in the BAR, which is RAM on both sides, and in receive
+//! memory.
 //!
-//! Atomic words are the right tool for both: they are never torn, never merged away between fences, and sound whether the
-//! other side is a daemon behind QEMU or a thread of this very process.
+//! Atomic words are the right tool for both: they are never torn, never merged away between fences, and sound whether
+//! the other side is a daemon behind QEMU or a thread of this very process.
 
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -53,8 +54,8 @@ pub struct AtomicPage<'a> {
 }
 
 impl Page for AtomicPage<'_> {
-    /// The page may be write-combining: the words are stored in ascending order, then a store fence, then the launch word
-    /// alone.
+    /// The page may be write-combining: the words are stored in ascending order, then a store fence, then the launch
+    /// word alone.
     #[inline]
     fn launch(
         &mut self,

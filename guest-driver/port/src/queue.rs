@@ -99,8 +99,8 @@ impl<K: Kind> Queue<K> {
         is_due
     }
 
-    /// Looks whether the device has gone past the next record without writing it, as a faulty device does, and goes past it
-    /// too. [`Queue::released`] tells whether the device must be told.
+    /// Looks whether the device has gone past the next record without writing it, as a faulty device does, and goes
+    /// past it too. [`Queue::released`] tells whether the device must be told.
     ///
     /// # Errors
     /// [`Fault::Lost`].
@@ -153,8 +153,8 @@ impl<K: Kind> Queue<K> {
         }
     }
 
-    /// Asks for an interrupt when the next record is stored. One stored meanwhile interrupts at once, so that none is slept
-    /// through. Whether the device must be told: not when it was asked already.
+    /// Asks for an interrupt when the next record is stored. One stored meanwhile interrupts at once, so that none is
+    /// slept through. Whether the device must be told: not when it was asked already.
     #[must_use = "what was asked is announced"]
     pub fn arm(&mut self, records: &mut impl Records) -> bool {
         let number = self.received.wrapping_add(1);

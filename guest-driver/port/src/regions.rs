@@ -9,8 +9,8 @@ use niclab_abi::region::{
 };
 use niclab_abi::{FromBytes, ToBytes};
 
-/// Registers memory that lies in pieces, by as many requests as it takes: `ask` sends an operation with its body, and has the
-/// body of the answer. The region's name; none where the answer is too short for one.
+/// Registers memory that lies in pieces, by as many requests as it takes: `ask` sends an operation with its body, and
+/// has the body of the answer. The region's name; none where the answer is too short for one.
 ///
 /// # Errors
 /// Of `ask`.

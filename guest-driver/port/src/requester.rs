@@ -101,9 +101,9 @@ impl Requester {
         Err(Fault::Refused { count, refusal: status.refusal })
     }
 
-    /// Stores `words` from word `begin` of the next slot on, which must be free, and launches it with `code`, the lower half
-    /// of the launch word. `received` is what the port's queue had consumed by then. Returns the launch's number; the
-    /// device must be told of it.
+    /// Stores `words` from word `begin` of the next slot on, which must be free, and launches it with `code`, the lower
+    /// half of the launch word. `received` is what the port's queue had consumed by then. Returns the launch's number;
+    /// the device must be told of it.
     #[inline]
     pub fn launch(
         &mut self,

@@ -33,7 +33,8 @@ impl Status {
     #[must_use]
     pub fn read(page: &impl Reports) -> Self {
         let refused = page.status_word(STATUS_REFUSED);
-        // The device stores the reason before the count: what counts this refusal is followed by its reason, or a later one's.
+        // The device stores the reason before the count: what counts this refusal is followed by its reason, or a later
+        // one's.
         page.acquire();
         let [launched, notified, acknowledged, sent, refusal] =
             core::array::from_fn(|word| page.status_word(word));
@@ -60,7 +61,8 @@ pub enum Refusal {
     Target,
     /// The payload is empty, too long, or beyond the payload region.
     Payload,
-    /// A segment runs backwards, goes past its message or belongs to none, or comes too late; or the message before was not whole.
+    /// A segment runs backwards, goes past its message or belongs to none, or comes too late; or the message before was
+    /// not whole.
     Segment,
     /// No program has the target endpoint open.
     Closed,

@@ -1,7 +1,7 @@
 //! Turns: a program does one operation at a time, when the device says that it is its time of model.
 //!
-//! So a live run has the simulator's model time, whatever was launched, counted or posted between two messages: nothing is
-//! seen before its instant, and nothing is done before all that comes earlier.
+//! So a live run has the simulator's model time, whatever was launched, counted or posted between two messages: nothing
+//! is seen before its instant, and nothing is done before all that comes earlier.
 
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 

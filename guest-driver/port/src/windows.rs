@@ -65,7 +65,8 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// Reads the table of an information page whose magic word stands, once: whoever writes it may change it at any time.
+    /// Reads the table of an information page whose magic word stands, once: whoever writes it may change it at any
+    /// time.
     ///
     /// # Errors
     /// [`WindowError`].

@@ -1,5 +1,5 @@
-//! The numbers of slots and records, wherever they stand, also right before they wrap: a port over plain words, against a
-//! device of a few lines that shares no code with it.
+//! The numbers of slots and records, wherever they stand, also right before they wrap: a port over plain words, against
+//! a device of a few lines that shares no code with it.
 
 use std::collections::VecDeque;
 
@@ -170,8 +170,8 @@ proptest! {
         prop_assert_eq!(received, sent);
     }
 
-    /// Every message that was written is received once and in order, every one that was not is reported once, and records
-    /// are released so that the queue never locks up.
+    /// Every message that was written is received once and in order, every one that was not is reported once, and
+    /// records are released so that the queue never locks up.
     #[test]
     fn lost_and_received_add_up(
         stale in proptest::collection::vec(any::<bool>(), 1..200),

@@ -88,8 +88,8 @@ fn a_status_of_a_number_far_ahead_is_never_received() {
     assert_eq!(slices.take(), Ok(false));
 }
 
-/// A device that goes to sleep while a message is launched: either it sees the launch, or the sender sees that it must ring.
-/// Without the full barrier between the launch and the look at the doorbell word both look too early.
+/// A device that goes to sleep while a message is launched: either it sees the launch, or the sender sees that it must
+/// ring. Without the full barrier between the launch and the look at the doorbell word both look too early.
 #[test]
 fn a_launch_is_never_overlooked_by_a_device_that_falls_asleep() {
     // Without the barrier one in some 700 is overlooked on two busy cores, where rounds cost most.

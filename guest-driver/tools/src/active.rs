@@ -1,5 +1,5 @@
-//! The transport of cards with descriptor rings: one active port to the same one of the peer. A message is the tag, and behind it the
-//! payload.
+//! The transport of cards with descriptor rings: one active port to the same one of the peer. A message is the tag, and
+//! behind it the payload.
 
 use std::time::Duration;
 
@@ -29,7 +29,8 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// With places of so many bytes, or more: none that fits into a page lies in two, which would take the card a descriptor more.
+    /// With places of so many bytes, or more: none that fits into a page lies in two, which would take the card a
+    /// descriptor more.
     pub(crate) fn new(place_bytes: usize) -> Result<Self, Failure> {
         let place_bytes = place_bytes.next_power_of_two();
         let bytes = PLACES * place_bytes;
@@ -37,8 +38,8 @@ impl Places {
         Ok(Self { memory, place_bytes, next: 0 })
     }
 
-    /// Sends a message of these parts, if the window lets it begin now, and does not wait until it has left. Once round, all others
-    /// must have left.
+    /// Sends a message of these parts, if the window lets it begin now, and does not wait until it has left. Once
+    /// round, all others must have left.
     pub(crate) fn try_send(
         &mut self,
         port: &mut Port,

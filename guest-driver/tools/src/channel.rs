@@ -6,7 +6,8 @@ use niclab_user::slices::Flags;
 
 use crate::Failure;
 
-/// Byte `index` of the pattern that measured messages carry: any but zeros, which a lazy transport could compress or skip.
+/// Byte `index` of the pattern that measured messages carry: any but zeros, which a lazy transport could compress or
+/// skip.
 pub const fn pattern(index: usize) -> u8 {
     index as u8 ^ 0xa5
 }
@@ -30,8 +31,8 @@ pub trait Channel {
     /// What the transport says; a time-out.
     fn send(&mut self, payload: &[u8], tag: Tag, flags: Flags) -> Result<(), Failure>;
 
-    /// [`Channel::try_send`] of a payload that is the begin of the [`pattern`]. A transport that keeps the pattern in memory
-    /// which its NIC reads sends it from there.
+    /// [`Channel::try_send`] of a payload that is the begin of the [`pattern`]. A transport that keeps the pattern in
+    /// memory which its NIC reads sends it from there.
     ///
     /// # Errors
     ///

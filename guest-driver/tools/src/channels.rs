@@ -1,6 +1,6 @@
-//! The transport of cards with channels: one logical channel to the same one of the peer. A message without payload is a short
-//! one, all others are bulk messages; the tag is the four integers. What is longer than a bulk message goes into memory that the peer
-//! has exposed, and a short message behind it says that it is there.
+//! The transport of cards with channels: one logical channel to the same one of the peer. A message without payload is
+//! a short one, all others are bulk messages; the tag is the four integers. What is longer than a bulk message goes
+//! into memory that the peer has exposed, and a short message behind it says that it is there.
 
 use std::time::Duration;
 
@@ -41,7 +41,8 @@ impl PushChannel {
     ///
     /// [`Failure::Nic`].
     pub fn open(device: &Device, options: &NicOptions, peer: u32, bytes: usize) -> Result<Self, Failure> {
-        // Room for as long a message in each slice: what waits in the card's memory fills that, and is then refused for a while.
+        // Room for as long a message in each slice: what waits in the card's memory fills that, and is then refused for
+        // a while.
         let room = bytes.min(MAX_BULK_BYTES as usize).next_multiple_of(64) * options.slices as usize;
         let terms = Terms::of(device.info());
         let terms = Terms { payload_bytes: terms.payload_bytes.max(room), ..terms };
@@ -68,8 +69,8 @@ impl PushChannel {
         })
     }
 
-    /// What is about to be sent is more than a greeting: the peer is there. Greetings that found nobody were refused, which the card
-    /// has said before it stored the first message of the peer.
+    /// What is about to be sent is more than a greeting: the peer is there. Greetings that found nobody were refused,
+    /// which the card has said before it stored the first message of the peer.
     #[inline]
     fn before(&mut self, tag: Tag) -> Result<(), Failure> {
         if !self.is_met && !matches!(tag.kind, Kind::Hello | Kind::Welcome) {
@@ -96,8 +97,8 @@ impl PushChannel {
         }
     }
 
-    /// Copies a payload into the peer's memory. The next one goes to the same place: of a stream the receiver sees that all is the
-    /// pattern, and from the short message that all of this one is there.
+    /// Copies a payload into the peer's memory. The next one goes to the same place: of a stream the receiver sees that
+    /// all is the pattern, and from the short message that all of this one is there.
     fn send_memory(&mut self, payload: &[u8]) -> Result<(), Failure> {
         let (target, region) = (self.peer_address, self.peer_memory);
         let piece = self.port.sender.piece_bytes();
@@ -253,8 +254,8 @@ impl Interrupting for PushChannel {
     }
 }
 
-/// Channels by which measured messages go in turn; all others go by the first. Both ends begin anew with the first where a stream
-/// ends.
+/// Channels by which measured messages go in turn; all others go by the first. Both ends begin anew with the first
+/// where a stream ends.
 pub struct InTurn {
     channels: Vec<PushChannel>,
     sent: usize,

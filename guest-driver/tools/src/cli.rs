@@ -45,8 +45,9 @@ pub enum Command {
     Demo(DemoArguments),
     /// Barriers, multicasts and reductions that cards carry out among themselves
     ///
-    /// Every result is held to a plain computation. Before anything is measured the last member comes late to each operation, and
-    /// the device's counters must show that no other host was woken meanwhile. Exits with 1 where either does not hold.
+    /// Every result is held to a plain computation. Before anything is measured the last member comes late to each
+    /// operation, and the device's counters must show that no other host was woken meanwhile. Exits with 1 where either
+    /// does not hold.
     Collective(CollectiveArguments),
     /// Perform this rank's part of a workload as the simulator's hosts do, held at cues by a conductor: `niclab check`
     Workload(WorkloadArguments),
@@ -58,8 +59,8 @@ pub struct RunArguments {
     /// With whom, and by what means.
     #[command(flatten)]
     pub world: WorldArguments,
-    /// Payload bytes of a message; each carries a tag of 16 bytes besides. How long a message may be depends on the transport and
-    /// on the node's card: a payload that is too long is refused, and the message names the limit
+    /// Payload bytes of a message; each carries a tag of 16 bytes besides. How long a message may be depends on the
+    /// transport and on the node's card: a payload that is too long is refused, and the message names the limit
     #[arg(short, long, default_value_t = 16, value_name = "BYTES")]
     pub size: usize,
     /// Sweep the payload: 8, 16, 32 and 64 bytes
@@ -91,8 +92,8 @@ pub struct RunArguments {
     pub channels: u32,
     /// Be conducted: stop at each cue, which is a line on standard error, until a line comes on standard input
     ///
-    /// The cues are `connected`, `warm` and `measured`. Between two cues nothing is sent but the benchmark's own messages,
-    /// so that a conductor (`niclab check`) can count exactly those.
+    /// The cues are `connected`, `warm` and `measured`. Between two cues nothing is sent but the benchmark's own
+    /// messages, so that a conductor (`niclab check`) can count exactly those.
     #[arg(long, conflicts_with = "all")]
     pub conducted: bool,
 }
@@ -159,7 +160,8 @@ pub struct WorkloadArguments {
 /// Options of `collective`.
 #[derive(Clone, Debug, Args)]
 pub struct CollectiveArguments {
-    /// Nodes of a group, the root of its tree first; repeated for more groups, which are asked all at once [default: all nodes]
+    /// Nodes of a group, the root of its tree first; repeated for more groups, which are asked all at once
+    /// [default: all nodes]
     #[arg(long = "group", value_name = "NODE,NODE,...")]
     pub groups: Vec<String>,
     /// Bytes of a reduction's values, and of a multicast's payload

@@ -1,8 +1,9 @@
-//! What `niclab-perf` is made of: benchmarks between two nodes of a cluster, over a NIC's user library, over TCP or UDP.
+//! What `niclab-perf` is made of: benchmarks between two nodes of a cluster, over a NIC's user library, over TCP or
+//! UDP.
 //!
 //! - [`cli`]: the command line, and who talks to whom;
-//! - [`channel`]: what a benchmark needs of a transport; [`slices`], [`lists`], [`posts`], [`channels`], [`active`] and [`tcp`] are
-//!   transports; [`udp`], which loses messages, is none, and streams in its own way;
+//! - [`channel`]: what a benchmark needs of a transport; [`slices`], [`lists`], [`posts`], [`channels`], [`active`] and
+//!   [`tcp`] are transports; [`udp`], which loses messages, is none, and streams in its own way;
 //! - [`software`]: the matching of messages by the host, which that of the NIC is compared with;
 //! - [`meeting`]: both ends find each other through the channel itself, and part without losing the last message;
 //! - [`cue`]: where a conducted workload stops until it is told to go on;

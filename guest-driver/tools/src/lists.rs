@@ -1,13 +1,13 @@
 //! The transport of cards with lists: messages with posted receives, matched by the NIC or, to compare, by the program.
 //!
-//! Both ends post a number of receives ([`Window`]), each with memory of its own, and post each again once its message was
-//! taken. How many of its messages the peer has made room for is told with every message, or by an empty one where
-//! there is none: a sender never finds a receive missing. Greetings are apart from that: they have receives of their own, for
-//! nobody knows who takes one, the peer or the program that had its port before.
+//! Both ends post a number of receives ([`Window`]), each with memory of its own, and post each again once its message
+//! was taken. How many of its messages the peer has made room for is told with every message, or by an empty one where
+//! there is none: a sender never finds a receive missing. Greetings are apart from that: they have receives of their
+//! own, for nobody knows who takes one, the peer or the program that had its port before.
 //!
-//! With a depth, so many receives that match nothing stand in front of these. Matched by the NIC, its match unit passes them
-//! for each message. Matched by the host, every message goes to an entry that takes anything, and the program passes
-//! them in a list of its own ([`crate::software`]) and copies the message to where it belongs.
+//! With a depth, so many receives that match nothing stand in front of these. Matched by the NIC, its match unit passes
+//! them for each message. Matched by the host, every message goes to an entry that takes anything, and the program
+//! passes them in a list of its own ([`crate::software`]) and copies the message to where it belongs.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -270,7 +270,8 @@ impl ListChannel {
         }
     }
 
-    /// Posts the receives again whose messages were taken, and tells the peer where it hears of it in no other way soon.
+    /// Posts the receives again whose messages were taken, and tells the peer where it hears of it in no other way
+    /// soon.
     fn post_again(&mut self) -> Result<(), Failure> {
         // One doorbell for all of them.
         self.port.hold();
@@ -356,8 +357,8 @@ impl ListChannel {
         self.put(&region, begin, payload.len(), tag, flags)
     }
 
-    /// Says a greeting, which uses up no receive of the messages: whoever has the peer's port now may be another than the one that
-    /// is met.
+    /// Says a greeting, which uses up no receive of the messages: whoever has the peer's port now may be another than
+    /// the one that is met.
     fn greet(&mut self, payload: &[u8], tag: Tag) -> Result<(), Failure> {
         let payload = payload.get(..SMALL_BYTES).unwrap_or(payload);
         let region = self.small.clone();

@@ -22,8 +22,8 @@ const LOOK_INTERVAL: Duration = Duration::from_micros(200);
 ///
 /// # Errors
 ///
-/// After `timeout` [`Failure::PeerAbsent`], or [`Failure::OutOfStep`] where something else than greetings came; [`Failure::Mismatch`],
-/// or what the channel says.
+/// After `timeout` [`Failure::PeerAbsent`], or [`Failure::OutOfStep`] where something else than greetings came;
+/// [`Failure::Mismatch`], or what the channel says.
 pub fn meet(
     channel: &mut impl Channel,
     command: &'static str,
@@ -63,8 +63,9 @@ pub fn meet(
             Kind::Welcome if tag.number == nonce => welcomed = true,
             // An answer to an earlier run of this program.
             Kind::Welcome => {}
-            // In order: who sends data has met us, and has welcomed us before. So this is of the program before, whose card
-            // still had it when the port was opened anew; or messages are lost, and then nobody welcomes us any more.
+            // In order: who sends data has met us, and has welcomed us before. So this is of the program before, whose
+            // card still had it when the port was opened anew; or messages are lost, and then nobody welcomes us any
+            // more.
             Kind::Data | Kind::Done | Kind::Bye => stray = stray.or(Some(tag)),
         }
     }

@@ -14,7 +14,8 @@ pub struct NicOptions {
     pub device: Option<PathBuf>,
     /// The port, at both ends.
     pub port: u32,
-    /// Slices of the receive queue, all of them set aside for the peer (cards with slices), or events (cards with lists).
+    /// Slices of the receive queue, all of them set aside for the peer (cards with slices), or events (cards with
+    /// lists).
     pub slices: u32,
     /// How to wait.
     pub policy: WaitPolicy,

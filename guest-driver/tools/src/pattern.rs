@@ -22,8 +22,8 @@ static PATTERN: [u8; PATTERN_BYTES + COMPARED_BYTES] = {
 /// Every n-th message is compared as a whole.
 pub const WHOLE_EVERY: u64 = 256;
 
-/// A message must be the pattern: both ends of it always, and all of it where that is wanted. `read` copies its bytes from an offset
-/// on.
+/// A message must be the pattern: both ends of it always, and all of it where that is wanted. `read` copies its bytes
+/// from an offset on.
 ///
 /// # Errors
 ///

@@ -1,5 +1,5 @@
-//! The transport of cards that messages are posted to: each end posts room, and again once a message was taken. A sender needs
-//! not know of it: the card holds it back, where its protocol is reliable.
+//! The transport of cards that messages are posted to: each end posts room, and again once a message was taken. A
+//! sender needs not know of it: the card holds it back, where its protocol is reliable.
 
 use std::collections::VecDeque;
 

@@ -1,8 +1,8 @@
 //! The UDP transport: a stream of datagrams, of which the receiver counts those that come.
 //!
-//! Whatever must not be lost goes by a TCP connection: greetings, cues' company, and when all was sent. A datagram is a tag and
-//! a payload, as a message over TCP is. Nothing but the sender's socket paces it, so where the receiver is slower, some are lost;
-//! none is sent again.
+//! Whatever must not be lost goes by a TCP connection: greetings, cues' company, and when all was sent. A datagram is a
+//! tag and a payload, as a message over TCP is. Nothing but the sender's socket paces it, so where the receiver is
+//! slower, some are lost; none is sent again.
 
 use std::io;
 use std::net::{IpAddr, UdpSocket};
@@ -23,7 +23,8 @@ use crate::tcp::{TAG_BYTES, TcpChannel, socket_failure};
 const DATAGRAM_BYTES: usize = 1408;
 /// Largest payload.
 pub const MAX_PAYLOAD_BYTES: usize = DATAGRAM_BYTES - TAG_BYTES;
-/// After the last was sent, those on their way have this long to come, each after the one before: more than any link takes.
+/// After the last was sent, those on their way have this long to come, each after the one before: more than any link
+/// takes.
 const QUIET: Duration = Duration::from_millis(200);
 /// Datagrams that are taken before the connection is looked at again: whoever floods the port does not hold up the run.
 const BATCH: usize = 256;
@@ -69,7 +70,8 @@ impl UdpChannel {
         &mut self.control
     }
 
-    /// Runs the step: a stream to warm up, if there is one, then the measured one. The first end sends and gets the outcome.
+    /// Runs the step: a stream to warm up, if there is one, then the measured one. The first end sends and gets the
+    /// outcome.
     ///
     /// # Errors
     ///
@@ -259,8 +261,9 @@ mod tests {
         })
     }
 
-    /// A link between both ends that treats each datagram as `fate` says by its number, until an empty one comes: it passes it on so
-    /// often, and before it one that it held back; those that are held back at the end it passes on once the sender rests.
+    /// A link between both ends that treats each datagram as `fate` says by its number, until an empty one comes: it
+    /// passes it on so often, and before it one that it held back; those that are held back at the end it passes on
+    /// once the sender rests.
     fn link(link: &UdpSocket, to: SocketAddr, fate: &dyn Fn(u64) -> Fate) {
         let (mut held, mut datagram) = (Vec::new(), [0; 2048]);
         link.set_read_timeout(Some(Duration::from_millis(30))).unwrap();

@@ -1,11 +1,11 @@
-//! Messages over a port that is a logical channel: pushed into the card, and handed to a handler at the other end. A message
-//! without payload is a short one; all others are bulk messages, or, where programs expose memory, a memory message with a short one
-//! behind it.
+//! Messages over a port that is a logical channel: pushed into the card, and handed to a handler at the other end. A
+//! message without payload is a short one; all others are bulk messages, or, where programs expose memory, a memory
+//! message with a short one behind it.
 //!
-//! Nobody is held back but by room: in the outbound queue, which the program sees, and at the receiver, which is the cards'
-//! concern. The four integers are the tag of the mark. Where programs expose memory, the number of the handler says which: who has
-//! not heard of the other's sends bulk messages until then. Memory is written again once its reader has answered, so that this is
-//! for pairs that take turns.
+//! Nobody is held back but by room: in the outbound queue, which the program sees, and at the receiver, which is the
+//! cards' concern. The four integers are the tag of the mark. Where programs expose memory, the number of the handler
+//! says which: who has not heard of the other's sends bulk messages until then. Memory is written again once its reader
+//! has answered, so that this is for pairs that take turns.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -44,9 +44,9 @@ pub struct ChannelTerms {
 }
 
 impl ChannelTerms {
-    /// For a receive queue of so many slices, messages of at most so many bytes, and an outbound queue with so much payload, into
-    /// which so much of it is pushed first. With `echoes` messages go to peripherals, which send them back; with `exposes` payload
-    /// goes into memory that its receiver exposes.
+    /// For a receive queue of so many slices, messages of at most so many bytes, and an outbound queue with so much
+    /// payload, into which so much of it is pushed first. With `echoes` messages go to peripherals, which send them
+    /// back; with `exposes` payload goes into memory that its receiver exposes.
     #[must_use]
     pub fn new(
         slices: u32,

@@ -47,8 +47,8 @@ pub struct PortPlan {
     pub sends: Vec<(FlowId, End)>,
     /// The flows that come to it, and the port at the other end of each.
     pub partners: Vec<(FlowId, End)>,
-    /// The nodes of the group that it is in, if it is in any. What a node asks its group for is a message of its own to itself: it is
-    /// received when it is done. Flows have the numbers of their nodes' places.
+    /// The nodes of the group that it is in, if it is in any. What a node asks its group for is a message of its own to
+    /// itself: it is received when it is done. Flows have the numbers of their nodes' places.
     pub group: Vec<u16>,
 }
 
@@ -70,7 +70,8 @@ impl Mark {
         [(self.flow as u64) << 32 | self.bytes as u64, self.number]
     }
 
-    /// What this message of all nodes of a group makes, whose flows have the first numbers: the sum of their payloads, word by word.
+    /// What this message of all nodes of a group makes, whose flows have the first numbers: the sum of their payloads,
+    /// word by word.
     pub fn sum(&self, members: FlowId) -> impl Iterator<Item = u64> + use<> {
         let mut payloads: Vec<_> = (0..members).map(|flow| Self { flow, ..*self }.payload()).collect();
         (0..self.bytes.div_ceil(8))

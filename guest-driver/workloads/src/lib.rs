@@ -1,15 +1,17 @@
 //! Workloads: who sends what to whom, as programs without clock and system call.
 //!
-//! A program is a [`Script`], which says what to send next and hears what arrived, over one [`Transport`] for each port,
-//! which knows how messages of one kind of NIC are sent and received: what is posted for them, who may be how far ahead of
-//! whom. Both run over [`niclab_port`], and the same code in guests and in the simulator's hosts, so that both do the same
-//! operations in the same order: that is what makes their model times equal.
+//! A program is a [`Script`], which says what to send next and hears what arrived, over one [`Transport`] for each
+//! port, which knows how messages of one kind of NIC are sent and received: what is posted for them, who may be how far
+//! ahead of whom. Both run over [`niclab_port`], and the same code in guests and in the simulator's hosts, so that both
+//! do the same operations in the same order: that is what makes their model times equal.
 //!
-//! A [`Workload`] says it all in plain data, and a [`Plan`] makes flows, ports and scripts of it, the same wherever it is made.
+//! A [`Workload`] says it all in plain data, and a [`Plan`] makes flows, ports and scripts of it, the same wherever it
+//! is made.
 //!
 //! A [`Program`] goes on by itself, as it does in guests and in process.
 //!
-//! Each message carries its [`Mark`], by which whoever receives it knows what it must be; a [`Verifier`] holds it to that.
+//! Each message carries its [`Mark`], by which whoever receives it knows what it must be; a [`Verifier`] holds it to
+//! that.
 
 #![no_std]
 

@@ -1,8 +1,8 @@
 //! Messages over a port whose NIC matches them: puts into posted entries, into overflow entries, or fetched by gets.
 //!
-//! A flow has a window of messages that its receiver has not given back: the receiver posts an entry for each message of the
-//! window before its sender may send it. It gives back by the header data of its own messages, where it sends to the same
-//! port, and otherwise by a put without data that nothing but a counter tells of.
+//! A flow has a window of messages that its receiver has not given back: the receiver posts an entry for each message
+//! of the window before its sender may send it. It gives back by the header data of its own messages, where it sends to
+//! the same port, and otherwise by a put without data that nothing but a counter tells of.
 
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -378,8 +378,8 @@ impl ListTransport {
         }
     }
 
-    /// Whether an event is about a message of a flow that was not received yet, and about a place of that flow. Events of a
-    /// sound device are; one that was damaged is seldom, and what it says may not lead the program astray.
+    /// Whether an event is about a message of a flow that was not received yet, and about a place of that flow. Events
+    /// of a sound device are; one that was damaged is seldom, and what it says may not lead the program astray.
     fn is_believable(&mut self, flow: usize, place: u64, mark: &Mark, event: &Event) -> bool {
         let Terms { window, max_bytes, receive } = self.terms;
         let Some(incoming) = self.incoming.get_mut(flow) else { return false };

@@ -161,8 +161,8 @@ impl Draft<'_> {
         }
     }
 
-    /// A flow for each of a node's recorded routes, from the port that it had. Where a port sends to one other, the node takes
-    /// another one for a second route, so that its messages go where they went.
+    /// A flow for each of a node's recorded routes, from the port that it had. Where a port sends to one other, the
+    /// node takes another one for a second route, so that its messages go where they went.
     fn route(&mut self, node: u16, routes: &[Route]) {
         let numbers = &self.workload.ports;
         let place_of =

@@ -1,8 +1,9 @@
-//! Messages over a port that posts them: out of places of a region, into places that are posted for whatever comes next.
+//! Messages over a port that posts them: out of places of a region, into places that are posted for whatever comes
+//! next.
 //!
-//! A port has room posted for so many messages from anyone, and posts a place again when its message was read. Nothing else
-//! holds senders back: that is the card's, or where it does not, what comes too early is lost. A message begins with the tag of
-//! its mark, since the network's header names nodes alone.
+//! A port has room posted for so many messages from anyone, and posts a place again when its message was read. Nothing
+//! else holds senders back: that is the card's, or where it does not, what comes too early is lost. A message begins
+//! with the tag of its mark, since the network's header names nodes alone.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::{format, vec, vec::Vec};

@@ -76,8 +76,8 @@ impl<T: Transport> Default for Program<T> {
 }
 
 impl<T: Transport> Program<T> {
-    /// Takes a port over that is just open for this, with a receive queue of `records`, before anybody may send to it: it is
-    /// told when records are released.
+    /// Takes a port over that is just open for this, with a receive queue of `records`, before anybody may send to it:
+    /// it is told when records are released.
     pub fn open(&mut self, plan: &PortPlan, transport: T, records: u32, ports: &mut impl Ports) {
         let mut queue = Queue::new(records, 0);
         let mut memory = ports.memory(self.ports.len());
@@ -90,8 +90,8 @@ impl<T: Transport> Program<T> {
         self.ports.push(Open { transport, requester: Requester::new(0), queue });
     }
 
-    /// The region of a port is registered by this name, and its partners may send to it. Returns what the card is then asked for:
-    /// control requests, each with its body.
+    /// The region of a port is registered by this name, and its partners may send to it. Returns what the card is then
+    /// asked for: control requests, each with its body.
     pub fn begin(&mut self, place: usize, region: u32) -> Vec<(u32, Vec<u8>)> {
         let Some(port) = self.ports.get_mut(place) else { return Vec::new() };
         port.transport.begin(region);

@@ -197,7 +197,8 @@ impl Script {
         }
     }
 
-    /// Nothing is under way and nothing will come: the program's time-out, where something was lost. True when it goes on.
+    /// Nothing is under way and nothing will come: the program's time-out, where something was lost. True when it goes
+    /// on.
     pub fn on_silence(&mut self) -> bool {
         match &mut self.role {
             Role::Ping { is_waiting, left, .. } => core::mem::replace(is_waiting, false) && *left > 0,

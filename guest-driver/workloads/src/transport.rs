@@ -26,7 +26,8 @@ pub trait Memory: Page + Records {
         }
     }
 
-    /// Stores words into the payload region of the port's outbound queue from `offset` on, a multiple of 8, where the card has one.
+    /// Stores words into the payload region of the port's outbound queue from `offset` on, a multiple of 8, where the
+    /// card has one.
     fn push(&mut self, offset: u64, words: impl Iterator<Item = u64>);
 }
 
@@ -67,8 +68,8 @@ pub trait Transport: Send {
     /// Whether a device writes records whole; otherwise it leaves words out that come before their content.
     const HAS_WHOLE_RECORDS: bool;
 
-    /// Whether each record stands for itself: one that a faulty device left out or damaged costs the message that it is about,
-    /// and nothing else.
+    /// Whether each record stands for itself: one that a faulty device left out or damaged costs the message that it is
+    /// about, and nothing else.
     const STANDS_ALONE: bool;
 
     /// Whether it ever owes launches to others: [`Transport::has_launches`] between two messages.
@@ -77,8 +78,8 @@ pub trait Transport: Send {
     /// Records consumed between two releases, of a queue of so many.
     fn release_interval(&self, records: u32) -> u64;
 
-    /// The smallest share of the receive queue that is set aside for a sender; none where that is not how senders are held
-    /// back.
+    /// The smallest share of the receive queue that is set aside for a sender; none where that is not how senders are
+    /// held back.
     fn credits(&self, records: u32) -> Option<u32>;
 
     /// The message that a record is about, of whose words only the last few may be given.

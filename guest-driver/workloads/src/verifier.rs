@@ -38,8 +38,8 @@ struct Seen {
     missing: BTreeSet<u64>,
 }
 
-/// Wants every message of a flow at its port, from its port, as it was sent; and as often, and in the order, as the cards
-/// promise.
+/// Wants every message of a flow at its port, from its port, as it was sent; and as often, and in the order, as the
+/// cards promise.
 #[derive(Clone, Debug)]
 pub struct Verifier {
     flows: Vec<Flow>,

@@ -1,4 +1,5 @@
-//! A workload, as plain data: what the nodes of a run send to whom. Every node has the same, and derives its part from it.
+//! A workload, as plain data: what the nodes of a run send to whom. Every node has the same, and derives its part from
+//! it.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -16,12 +17,13 @@ pub struct Workload {
     pub pattern: Pattern,
     /// Payload of a message, or the most where sizes are drawn or recorded.
     pub message_bytes: u32,
-    /// Measured messages: round trips of a pair, else what a sender sends to each partner, or to all of them together where
-    /// they are drawn.
+    /// Measured messages: round trips of a pair, else what a sender sends to each partner, or to all of them together
+    /// where they are drawn.
     pub count: u64,
     /// Messages before these that are not measured.
     pub warmup: u64,
-    /// Each n-th message of a flow interrupts its receiver, or where receivers ask for it, each n-th that comes; 0: none does.
+    /// Each n-th message of a flow interrupts its receiver, or where receivers ask for it, each n-th that comes; 0:
+    /// none does.
     pub interrupt_every: u64,
     /// Records of each receive queue.
     pub slices: u32,
@@ -63,8 +65,8 @@ pub enum Pattern {
     Incast(u16),
     /// The cards of all nodes add what every node has, or where messages are empty wait for each other.
     Reduce,
-    /// Every node sends to a peripheral of the next node that has one, whose port is said by node, and gets each message back before
-    /// it sends another.
+    /// Every node sends to a peripheral of the next node that has one, whose port is said by node, and gets each
+    /// message back before it sends another.
     Echo(Vec<Option<u16>>),
     /// Every node sends what was recorded.
     Replay(Vec<Recorded>),

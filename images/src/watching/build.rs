@@ -48,8 +48,8 @@ const OPTIONS: &str = "kernel.config";
 /// What the kernel exports, by which a build of modules knows that they can be loaded.
 const SYMBOLS: &str = "Module.symvers";
 
-/// A kernel that is entered by PVH, as QEMU does it without a BIOS, carries these files out before KASAN has any shadow memory
-/// (`xen_prepare_pvh`, and `memcmp` for it): with checks in them it would end there, without a word.
+/// A kernel that is entered by PVH, as QEMU does it without a BIOS, carries these files out before KASAN has any shadow
+/// memory (`xen_prepare_pvh`, and `memcmp` for it): with checks in them it would end there, without a word.
 const BEFORE_KASAN: [&str; 2] = ["KASAN_SANITIZE_enlighten.o=n", "KASAN_SANITIZE_string.o=n"];
 
 /// Lines of the compiler's that are shown.
@@ -206,7 +206,8 @@ impl Kernel<'_> {
         Ok(release)
     }
 
-    /// Runs make in the tree. Should it fail, what is shown is the compiler's words, wherever among its output they stood.
+    /// Runs make in the tree. Should it fail, what is shown is the compiler's words, wherever among its output they
+    /// stood.
     fn make(&self, arguments: &[&str]) -> Result<(), ImageError> {
         let program = [&["make"], arguments].concat();
         let mut make = self.sandbox.enter(self.root, &program);

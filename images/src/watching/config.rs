@@ -10,8 +10,8 @@ pub(super) fn wanted(watchers: &[Watcher]) -> String {
     watchers.iter().fold(BASE.to_owned(), |text, watcher| format!("{text}\n{}", watcher.config()))
 }
 
-/// Lines of `wanted` that do not hold in `config`: the kernel's own tool drops what depends on something that is off, and says
-/// nothing. A kernel whose watcher was dropped so would see nothing, for ever.
+/// Lines of `wanted` that do not hold in `config`: the kernel's own tool drops what depends on something that is off,
+/// and says nothing. A kernel whose watcher was dropped so would see nothing, for ever.
 pub(super) fn dropped<'a>(wanted: &'a str, config: &str) -> Vec<&'a str> {
     let options = wanted.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     let holds = |line: &&str| match line.split_once('=') {

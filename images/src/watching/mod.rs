@@ -1,8 +1,8 @@
-//! A guest kernel that watches what drivers do: the very release that guests run otherwise, built from Debian's source package
-//! with the kernel's own means of finding faults.
+//! A guest kernel that watches what drivers do: the very release that guests run otherwise, built from Debian's source
+//! package with the kernel's own means of finding faults.
 //!
-//! It is built once, by the suite's own compiler in a tree of packages of its own, and stays in the cache with all that modules are
-//! built against. The newest that was asked for is the one that `kernel = "watching"` means.
+//! It is built once, by the suite's own compiler in a tree of packages of its own, and stays in the cache with all that
+//! modules are built against. The newest that was asked for is the one that `kernel = "watching"` means.
 
 mod build;
 mod config;
@@ -33,7 +33,8 @@ const LOCK: &str = "watching-lock";
 /// Beside the kernels, the name of the folder of the one that is used.
 const CURRENT: &str = "current";
 
-/// Files that are written into a finished one: its watchers, one a line; the package tree that it belongs to; how long it took.
+/// Files that are written into a finished one: its watchers, one a line; the package tree that it belongs to; how long
+/// it took.
 const WATCHERS: &str = "niclab-watchers";
 const OF_TREE: &str = "niclab-of-tree";
 const RELEASE: &str = "niclab-release";
@@ -58,8 +59,8 @@ pub struct WatchingKernel {
     pub built_in: Option<Duration>,
 }
 
-/// Builds the kernel with these watchers, unless it is in the cache, and has clusters use it from now on. Of `request` only the
-/// mirror and whether there is a network count.
+/// Builds the kernel with these watchers, unless it is in the cache, and has clusters use it from now on. Of `request`
+/// only the mirror and whether there is a network count.
 ///
 /// # Errors
 /// Watchers that exclude one another; whatever keeps it from being built.

@@ -1,7 +1,7 @@
 /*
- * Figure 1 of "An Architecture to Perform NIC Based MPI Matching", line by line as it is printed, between the two rules below;
- * its line numbers stand at the right. What it calls and does not show is written before it, what becomes of an entry behind
- * it: from the paper's text, and from no other file of this project.
+ * Figure 1 of "An Architecture to Perform NIC Based MPI Matching", line by line as it is printed, between the two rules
+ * below; its line numbers stand at the right. What it calls and does not show is written before it, what becomes of an
+ * entry behind it: from the paper's text, and from no other file of this project.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -114,8 +114,8 @@ return NULL; /* no match was found */                                           
 /* ------------------------------------------------------------------------------------------------------------------- */
 
 /*
- * An entry has taken so many bytes. It moves on where it says itself where messages begin, and counts down. Whether no message
- * whatever can come into it any more: then it is unlinked.
+ * An entry has taken so many bytes. It moves on where it says itself where messages begin, and counts down. Whether no
+ * message whatever can come into it any more: then it is unlinked.
  */
 static int is_used_up(struct memd *memd, uint64_t bytes)
 {
@@ -143,8 +143,8 @@ static struct memd entry_of(const struct figure1_entry *from, size_t place)
 }
 
 /*
- * Each message in turn against the list. `consumes`: what takes one counts down and may be unlinked. An entry's place is that in
- * the list as it was when the message came, from 0.
+ * Each message in turn against the list. `consumes`: what takes one counts down and may be unlinked. An entry's place
+ * is that in the list as it was when the message came, from 0.
  */
 int figure1_run(const struct figure1_entry *entries, size_t entry_count, const struct figure1_message *messages,
                 size_t message_count, int consumes, struct figure1_result *results)

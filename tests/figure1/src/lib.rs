@@ -1,6 +1,6 @@
-//! Figure 1 of "An Architecture to Perform NIC Based MPI Matching", compiled as it is printed (`figure1.c`): what the match unit's
-//! programs are held against. Nothing of it stands in a device, and nothing of a device in it. Beside it are
-//! [wrong readings](wrong_readings) of it, so that those who compare can show that they would find one.
+//! Figure 1 of "An Architecture to Perform NIC Based MPI Matching", compiled as it is printed (`figure1.c`): what the
+//! match unit's programs are held against. Nothing of it stands in a device, and nothing of a device in it. Beside it
+//! are [wrong readings](wrong_readings) of it, so that those who compare can show that they would find one.
 
 use std::ffi::c_int;
 
@@ -105,16 +105,16 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// What becomes of each message in turn. With `consumes`, an entry that takes one counts down, moves on, and is unlinked
-    /// when it can take none any more.
+    /// What becomes of each message in turn. With `consumes`, an entry that takes one counts down, moves on, and is
+    /// unlinked when it can take none any more.
     ///
     /// # Panics
     /// There is no memory for the list.
     #[must_use]
     pub fn of(&self, entries: &[Entry], messages: &[Message], consumes: bool) -> Vec<Option<Found>> {
         let mut answers = vec![Answer::default(); messages.len()];
-        // SAFETY: the function reads so many entries and messages, and writes as many answers as there are messages. All three
-        // are the C's structures, and it keeps none of the pointers.
+        // SAFETY: the function reads so many entries and messages, and writes as many answers as there are messages.
+        // All three are the C's structures, and it keeps none of the pointers.
         let status = unsafe {
             (self.run)(
                 entries.as_ptr(),

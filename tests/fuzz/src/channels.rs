@@ -102,8 +102,8 @@ fn expose(region: u32) -> ChannelExpose {
     ChannelExpose { region, is_exposed: 1, ..ChannelExpose::default() }
 }
 
-/// What a program pushes: slot after slot of 128 bytes, whose last byte says what follows: most have a command that there is, of
-/// some no time passes before the next.
+/// What a program pushes: slot after slot of 128 bytes, whose last byte says what follows: most have a command that
+/// there is, of some no time passes before the next.
 pub fn fuzz_channel_commands(data: &[u8]) {
     commands(data).check_bystanders();
 }
@@ -144,8 +144,8 @@ fn control(data: &[u8]) -> Programs {
     programs
 }
 
-/// Frames of another card: behind a byte one after another, each behind a byte that is its length in units of four. With the highest
-/// bit of the first byte not set they have the check sequence that fits.
+/// Frames of another card: behind a byte one after another, each behind a byte that is its length in units of four.
+/// With the highest bit of the first byte not set they have the check sequence that fits.
 pub fn fuzz_channel_frames(data: &[u8]) {
     frames(data).check_bystanders();
 }

@@ -108,8 +108,8 @@ pub fn fuzz_chains(data: &[u8]) {
     scene.check_bystanders();
 }
 
-/// Rings of descriptors that a card walks in the guest's memory: the input begins with where the one for what comes begins, behind
-/// the other, and goes on as the memory from there on.
+/// Rings of descriptors that a card walks in the guest's memory: the input begins with where the one for what comes
+/// begins, behind the other, and goes on as the memory from there on.
 pub fn fuzz_descriptors(data: &[u8]) {
     let mut scene = Scene::new();
     let (begin, data) = data.split_first().unwrap_or((&0, data));

@@ -1,5 +1,5 @@
-//! Cards that messages are posted to: what a program launches, what a driver asks for, what other cards say, and images of what
-//! they are programmed with.
+//! Cards that messages are posted to: what a program launches, what a driver asks for, what other cards say, and images
+//! of what they are programmed with.
 
 use crc::{CRC_32_ISO_HDLC, Crc};
 use niclab_abi::FromBytes;
@@ -174,8 +174,8 @@ fn commands(data: &[u8]) -> Programs {
     programs
 }
 
-/// Control requests while messages are under way: behind the byte for the assembly one after another, each behind a byte that is
-/// its length.
+/// Control requests while messages are under way: behind the byte for the assembly one after another, each behind a
+/// byte that is its length.
 pub fn fuzz_post_control(data: &[u8]) {
     control(data).check_bystanders();
 }
@@ -194,8 +194,8 @@ fn control(data: &[u8]) -> Programs {
     programs
 }
 
-/// Frames of another card: behind the byte for the assembly one after another, each behind a byte that is its length in words.
-/// With the highest bit of the first byte not set they have the check sequence that fits.
+/// Frames of another card: behind the byte for the assembly one after another, each behind a byte that is its length in
+/// words. With the highest bit of the first byte not set they have the check sequence that fits.
 pub fn fuzz_post_frames(data: &[u8]) {
     frames(data).check_bystanders();
 }
@@ -215,8 +215,8 @@ fn frames(data: &[u8]) -> Programs {
     programs
 }
 
-/// Images: read, checked, and what makes sense runs. With the lowest bit of the first byte set, an image has the check sequence
-/// that fits.
+/// Images: read, checked, and what makes sense runs. With the lowest bit of the first byte set, an image has the check
+/// sequence that fits.
 pub fn fuzz_assembly(data: &[u8]) {
     use niclab_components::assembly::{MAX_COMPONENTS, MAX_CONNECTIONS};
     let (&first, image) = data.split_first().unwrap_or((&0, data));
@@ -242,8 +242,8 @@ pub fn command_seeds() -> Vec<Vec<u8>> {
         slot.resize(SLOT_LAUNCH_WORD * 8, 0);
         slot.extend(code.to_le_bytes());
         slot.resize(SLOT_BYTES as usize, 0);
-        // The lowest bits of the last byte say what is left as it is: the registers here, and the code of what is not sent or
-        // received; of a barrier, the word in which others have a region.
+        // The lowest bits of the last byte say what is left as it is: the registers here, and the code of what is not
+        // sent or received; of a barrier, the word in which others have a region.
         let last_byte = match code {
             POST_BARRIER => 7,
             POST_MULTICAST | POST_REDUCE => 6,
@@ -321,9 +321,9 @@ pub fn frame_seeds() -> Vec<Vec<u8>> {
             let data = [&place[..], &[7; 40]].concat();
             add(header, if header.has_data { &data } else { &[] });
         }
-        // What a member's card says, behind what it has sent: values for a reduction, data of a multicast, that it has one,
-        // whether anybody is there, that it knows of nothing, that it leaves. First word, number among messages, number and bytes
-        // of the operation.
+        // What a member's card says, behind what it has sent: values for a reduction, data of a multicast, that it has
+        // one, whether anybody is there, that it knows of nothing, that it leaves. First word, number among messages,
+        // number and bytes of the operation.
         let said: [(u32, u32, u32, u32); 6] = [
             (3 << 24 | (POST_SUM << 4 | POST_UNSIGNED_64) << 16, 1, 0, 40),
             (5 << 24 | 1, 2, 0, 40),

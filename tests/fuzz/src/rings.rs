@@ -124,8 +124,8 @@ pub fn fuzz_ring_memory(data: &[u8]) {
     drivers.check_bystanders();
 }
 
-/// Control requests while frames are under way: one after another, each behind a byte that is its length. The first byte of all says
-/// whether the cards have rings, or processors drive their transfers.
+/// Control requests while frames are under way: one after another, each behind a byte that is its length. The first
+/// byte of all says whether the cards have rings, or processors drive their transfers.
 pub fn fuzz_ring_control(data: &[u8]) {
     let (&first, mut rest) = data.split_first().unwrap_or((&0, data));
     let is_cpu_driven = first & 0x80 != 0;
@@ -145,8 +145,8 @@ pub fn fuzz_ring_control(data: &[u8]) {
     }
 }
 
-/// Frames of another card: one after another, each behind a byte that is its length in units of four. With the highest bit of that
-/// not set they have the check sequence that fits.
+/// Frames of another card: one after another, each behind a byte that is its length in units of four. With the highest
+/// bit of that not set they have the check sequence that fits.
 pub fn fuzz_ring_frames(data: &[u8]) {
     let mut drivers = Drivers::of("");
     let mut rest = data;

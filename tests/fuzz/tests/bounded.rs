@@ -1,7 +1,7 @@
 //! Every target for a bounded time, on mutations of sound inputs.
 //!
-//! `NICLAB_FUZZ_MS` sets the wall time of each target in milliseconds, `NICLAB_FUZZ_SEED` the seed. A finding is printed
-//! with its seed and its bytes, and is then to become a test of its own.
+//! `NICLAB_FUZZ_MS` sets the wall time of each target in milliseconds, `NICLAB_FUZZ_SEED` the seed. A finding is
+//! printed with its seed and its bytes, and is then to become a test of its own.
 
 #![allow(clippy::unwrap_used)]
 

@@ -43,8 +43,9 @@ pub fn documented(program: &str) -> Vec<Documented> {
     commands
 }
 
-/// Which of these commands the program's parser `P` refuses, each with its place and why, and which exceptions nothing needs. An
-/// exception is a command as it is shown, and a reason. Arguments may be missing: a page may name a command without them.
+/// Which of these commands the program's parser `P` refuses, each with its place and why, and which exceptions nothing
+/// needs. An exception is a command as it is shown, and a reason. Arguments may be missing: a page may name a command
+/// without them.
 pub fn invalid<P: Parser>(commands: &[Documented], exceptions: &[(&str, &str)]) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut unused: BTreeSet<&str> = exceptions.iter().map(|(text, _)| *text).collect();

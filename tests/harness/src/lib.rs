@@ -132,8 +132,9 @@ impl Niclab {
         self.folder.path()
     }
 
-    /// The runtime folder, where state and sockets are kept: `niclab` makes it. Named by `NICLAB_RUNTIME_DIR` in each command's
-    /// environment, for of the usual places one that holds clusters already is taken first, and that may be the user's.
+    /// The runtime folder, where state and sockets are kept: `niclab` makes it. Named by `NICLAB_RUNTIME_DIR` in each
+    /// command's environment, for of the usual places one that holds clusters already is taken first, and that may be
+    /// the user's.
     pub fn runtime(&self) -> PathBuf {
         self.folder.path().join("run")
     }
@@ -193,8 +194,8 @@ impl Drop for Niclab {
     }
 }
 
-/// `command`, started by a shell script in a mount namespace of its own, in which an ordinary user may mount. The script finds
-/// `folder` as `$1` and the command behind it.
+/// `command`, started by a shell script in a mount namespace of its own, in which an ordinary user may mount. The
+/// script finds `folder` as `$1` and the command behind it.
 ///
 /// # Panics
 /// Where the system denies user namespaces. niclab needs them too, to build its images without root.

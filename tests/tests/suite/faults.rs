@@ -26,8 +26,8 @@ const TROUBLE: Faults = Faults {
     partition: false,
 };
 
-/// The faults of the links of both nodes. Only one is faulty at a time: which of two frames comes first to the second link
-/// depends on the first, and a daemon does not hold the order of model time there.
+/// The faults of the links of both nodes. Only one is faulty at a time: which of two frames comes first to the second
+/// link depends on the first, and a daemon does not hold the order of model time there.
 type Links = [Faults; 2];
 
 /// So fast that frames which a fault brings close together do not wait for one another.
@@ -42,8 +42,8 @@ struct Captured {
     comment: String,
 }
 
-/// What came of a frame that was sent: what became of it on its sender's link, and each arrival with the time since it was
-/// sent, its bytes and what is said of it.
+/// What came of a frame that was sent: what became of it on its sender's link, and each arrival with the time since it
+/// was sent, its bytes and what is said of it.
 #[derive(Debug, PartialEq, Eq)]
 struct Fate {
     on_first_link: String,

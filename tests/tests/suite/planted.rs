@@ -1,5 +1,5 @@
-//! Faults that are planted in components (`tests/planted`) can be: where each goes there is one place for it, and every component
-//! has one.
+//! Faults that are planted in components (`tests/planted`) can be: where each goes there is one place for it, and every
+//! component has one.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! Where workloads are performed in this process: a live cluster whose nodes are threads that lose their time at random; and
-//! the simulator, which runs the same code.
+//! Where workloads are performed in this process: a live cluster whose nodes are threads that lose their time at
+//! random; and the simulator, which runs the same code.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -308,7 +308,8 @@ fn perform_live<T: Card>(
         }
         if pace == Pace::Free {
             node.perform(Script::idle(), 0, &mut Random::new(seed, 0), pace);
-            // A card takes what was launched before a request, before it answers: nobody sends to entries that are not posted.
+            // A card takes what was launched before a request, before it answers: nobody sends to entries that are not
+            // posted.
             node.guest.guest.request(OP_PING, &[]).unwrap();
         }
     }
@@ -329,7 +330,8 @@ fn perform_live<T: Card>(
     ask(&lab, &Request::Stats).since(&before)
 }
 
-/// All of a node that both must count alike: `unordered` too, but for cards that count more than what other runs could do otherwise.
+/// All of a node that both must count alike: `unordered` too, but for cards that count more than what other runs could
+/// do otherwise.
 fn of_node(node: &NodeFigures, is_overcautious: bool) -> impl PartialEq + std::fmt::Debug {
     let sorted = |ledger: &[LedgerEntry]| {
         let line = |line: &LedgerEntry| {
@@ -353,8 +355,9 @@ fn of_node(node: &NodeFigures, is_overcautious: bool) -> impl PartialEq + std::f
 #[track_caller]
 pub fn assert_same(config: &SimConfig, recording: Option<&str>, seeds: std::ops::Range<u64>, pace: Pace) {
     let expected = simulated(config, recording);
-    // A card with channels tells its program of each message with payload that has left, and cannot know whether something of the
-    // program's crosses the bus before or after that. It says so each time, though in most workloads one follows from the other.
+    // A card with channels tells its program of each message with payload that has left, and cannot know whether
+    // something of the program's crosses the bus before or after that. It says so each time, though in most workloads
+    // one follows from the other.
     let is_overcautious = config.nodes.iter().all(|node| node.nic.model.has(FEATURE_CHANNELS));
     for seed in seeds {
         let found = live(config, recording, seed, pace);

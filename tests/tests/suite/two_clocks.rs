@@ -62,8 +62,8 @@ fn a_stream_takes_the_same_model_time_live_as_simulated() {
     assert_same(&two(&workload(WorkloadKind::Stream, 2_000, 16)), None, 0..10, Pace::Free);
 }
 
-/// Where entries are posted anew between messages, and a sender waits for a counter, wall time decides between which messages,
-/// and nobody tells the card when a counter was seen. In turns there is no such thing.
+/// Where entries are posted anew between messages, and a sender waits for a counter, wall time decides between which
+/// messages, and nobody tells the card when a counter was seen. In turns there is no such thing.
 #[test]
 fn only_a_stream_in_turns_does_where_cards_have_lists() {
     for model in NicModel::all().filter(|model| model.has(FEATURE_LISTS)) {

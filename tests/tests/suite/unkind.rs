@@ -64,7 +64,8 @@ fn every_message_arrives_whatever_is_allowed() {
             kinds.extend(found.unkind.into_keys());
         }
     }
-    // All that a program without a driver of its own can meet; requests come one at a time here, and before what is measured.
+    // All that a program without a driver of its own can meet; requests come one at a time here, and before what is
+    // measured.
     for kind in
         ["completion_late", "status_late", "interrupt_late", "event_late", "doorbell_changed", "slots_left"]
     {

@@ -1,5 +1,5 @@
-//! Every kind of workload on every model of card, live: what arrives is what the plan says, and what the simulator counts; in
-//! turns, at its model time.
+//! Every kind of workload on every model of card, live: what arrives is what the plan says, and what the simulator
+//! counts; in turns, at its model time.
 
 use niclab_abi::config::{FEATURE_CHANNELS, FEATURE_COLLECTIVES, FEATURE_LISTS, FEATURE_RINGS};
 use niclab_spec::report::NodeFigures;
@@ -22,8 +22,8 @@ fn workload(kind: WorkloadKind) -> Workload {
     Workload { count: 60, warmup: 10, interrupt_every: 7, slices: 64, recording, ..Workload::new(kind) }
 }
 
-/// What both count of a node, whoever came first. Cards with lists return credit by messages without payload, where no other
-/// message takes it along.
+/// What both count of a node, whoever came first. Cards with lists return credit by messages without payload, where no
+/// other message takes it along.
 fn of_node(node: &NodeFigures, model: NicModel) -> (u64, u64, Option<(u64, u64)>) {
     let messages = (!model.has(FEATURE_LISTS)).then_some((node.messages_sent, node.messages_received));
     (node.bytes_sent, node.bytes_received, messages)
@@ -57,8 +57,9 @@ fn every_workload_of_every_model_arrives_whole_live_as_simulated() {
     }
 }
 
-/// Every sum is verified by whoever has asked for it. Only counts: what cards said to one another to make their group may still be
-/// under way when the measured part begins, by the wall clock, so that a live run's model time is an estimate.
+/// Every sum is verified by whoever has asked for it. Only counts: what cards said to one another to make their group
+/// may still be under way when the measured part begins, by the wall clock, so that a live run's model time is an
+/// estimate.
 #[test]
 fn groups_add_and_wait_live_as_simulated() {
     for model in NicModel::all().filter(|model| model.has(FEATURE_COLLECTIVES)) {

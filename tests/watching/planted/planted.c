@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A driver that takes its card, does nothing with it, and has one fault of each kind that a kernel can watch for, and two that end any
- * kernel. Which one happens is written to /dev/planted. A comment marks the line at which it has to be found.
+ * A driver that takes its card, does nothing with it, and has one fault of each kind that a kernel can watch for, and
+ * two that end any kernel. Which one happens is written to /dev/planted. A comment marks the line at which it has to be
+ * found.
  */
 #include <linux/miscdevice.h>
 #include <linux/module.h>

@@ -1,8 +1,8 @@
 //! A paper's number beside ours: where ours comes from, and what may be said of it.
 //!
-//! A number that a constant was chosen for proves nothing, so it is never said to hold: it is said what was chosen, and what that
-//! leaves on the numbers which it was not chosen for. A number that is known to be another than the paper's is declared so, with
-//! the reason; if it comes to agree, the declaration is wrong, and that is found too.
+//! A number that a constant was chosen for proves nothing, so it is never said to hold: it is said what was chosen, and
+//! what that leaves on the numbers which it was not chosen for. A number that is known to be another than the paper's
+//! is declared so, with the reason; if it comes to agree, the declaration is wrong, and that is found too.
 
 use niclab_cluster::output::table;
 use serde::{Serialize, Serializer, ser::SerializeStruct as _};
@@ -340,8 +340,8 @@ pub fn markdown(rows: &[Compared]) -> String {
     text
 }
 
-/// What each fit was made for, and what it leaves on the rows that follow from it; what rests on assumptions; and how many of all
-/// rows that nothing was chosen for hold.
+/// What each fit was made for, and what it leaves on the rows that follow from it; what rests on assumptions; and how
+/// many of all rows that nothing was chosen for hold.
 fn fits(rows: &[Compared]) -> Vec<String> {
     let mut notes = Vec::new();
     let mut seen: Vec<&'static str> = Vec::new();

@@ -1,8 +1,9 @@
-//! The GAMMA paper's figures: TCP; throughput over size, without flow control and with windows of several sizes, and of the earlier
-//! card whose transfers the processor drives, on both processors; what section 3 says of a hundred nodes; and of damage on links.
+//! The GAMMA paper's figures: TCP; throughput over size, without flow control and with windows of several sizes, and of
+//! the earlier card whose transfers the processor drives, on both processors; what section 3 says of a hundred nodes;
+//! and of damage on links.
 //!
-//! As the paper did, all is taken from round trips of a polling program. A message of the simulator begins with 16 bytes by which
-//! programs know their messages: they count as the message's.
+//! As the paper did, all is taken from round trips of a polling program. A message of the simulator begins with 16
+//! bytes by which programs know their messages: they count as the message's.
 
 mod claims;
 mod guests;
@@ -71,11 +72,13 @@ const LONG_BYTES: u32 = 1 << 20;
 const LONG_ROUND_TRIPS: u64 = 3;
 /// A message that fills one frame.
 const FULL_BYTES: u32 = 1_480;
-/// Bits in 10^10 that are wrong, in the paper and in the simulation, which would be long otherwise; and frames of the latter.
+/// Bits in 10^10 that are wrong, in the paper and in the simulation, which would be long otherwise; and frames of the
+/// latter.
 const PAPER_BIT_ERRORS: f64 = 1e-10;
 const BIT_ERRORS: f64 = 1e-7;
 const DAMAGED_OF: u64 = 10_000;
-/// Bits of such a message on the wire that a check sequence covers: Ethernet's header, that of the driver, and both sequences.
+/// Bits of such a message on the wire that a check sequence covers: Ethernet's header, that of the driver, and both
+/// sequences.
 const FULL_BITS: u32 = 8 * (14 + 8 + FULL_BYTES + 4);
 /// Windows of both figures; 0: no flow control.
 const WINDOWS: [u64; 5] = [0, 4, 8, 16, 32];
@@ -267,7 +270,8 @@ impl GammaFigures {
         megabytes_per_s(LONG_BYTES, self.one_way_ps(profile, 0, LONG_BYTES))
     }
 
-    /// Whether the quicker processor takes less than a tenth of the latency of CPU-driven cards (section 5: virtually insensitive).
+    /// Whether the quicker processor takes less than a tenth of the latency of CPU-driven cards (section 5: virtually
+    /// insensitive).
     fn does_a_quick_processor_hardly_help(&self) -> bool {
         let [slow, quick] = DRIVEN.map(|profile| self.one_way_ps(profile, 0, SIZES[0]));
         quick <= slow && (slow - quick) * 10 < slow

@@ -1,11 +1,12 @@
 //! The GRIM paper's section 6: latency, overhead and gap of short messages, latency over channels, bandwidth over size.
 //!
-//! As the paper did, latency and bandwidth are taken from round trips. A gap is the time between two launches, from the first of
-//! a burst to its last: when the last is launched follows from when it came and how long it took. So a gap is out by at most the
-//! processor's round over the channels, divided by the burst.
+//! As the paper did, latency and bandwidth are taken from round trips. A gap is the time between two launches, from the
+//! first of a burst to its last: when the last is launched follows from when it came and how long it took. So a gap is
+//! out by at most the processor's round over the channels, divided by the burst.
 //!
-//! In a simulation a card's processor is always as far in its round when a message comes. On real hosts it is anywhere: latencies
-//! of short messages are means over runs in which software takes a part of a round longer, which is taken off again.
+//! In a simulation a card's processor is always as far in its round when a message comes. On real hosts it is anywhere:
+//! latencies of short messages are means over runs in which software takes a part of a round longer, which is taken off
+//! again.
 
 mod claims;
 mod guests;
@@ -173,8 +174,8 @@ pub struct Assumed {
     pub one_frame_gap_ps: u64,
     /// The same, if the receiving program takes 20 us for a message and its card has memory for 312.
     pub slow_receiver_gap_ps: u64,
-    /// The longest messages, if stores are combined to 125 MB/s, the bus is never taken away, and firmware takes nothing: in
-    /// segments, and stored whole.
+    /// The longest messages, if stores are combined to 125 MB/s, the bus is never taken away, and firmware takes
+    /// nothing: in segments, and stored whole.
     pub free_model_bytes_per_s: [u64; 2],
     /// A stream of messages of 16 KiB, of which several are under way: in segments, and stored whole.
     pub stream_model_bytes_per_s: [u64; 2],
@@ -337,8 +338,8 @@ impl Stores {
 impl Assumed {
     fn measure(simulate: Simulate<'_>) -> Result<Self> {
         const SLOW_PS: u64 = 20_000_000;
-        /// What a card of 4 channels takes for its queues, and frames of 74 bytes of 312 short messages: 256, and in the place of
-        /// the longest frame, which a card must have room for, 56.
+        /// What a card of 4 channels takes for its queues, and frames of 74 bytes of 312 short messages: 256, and in
+        /// the place of the longest frame, which a card must have room for, 56.
         const SMALL_MEMORY: u64 = CHANNELS * (256 * 32 + (48 << 10)) + 312 * 74;
         let longest_burst = BURSTS[BURSTS.len() - 1];
         let one_frame = configuration(PROFILES[0], &[("window_frames", 1)], 0)?;

@@ -1,8 +1,8 @@
-//! The INIC paper's Table 1, its interrupts, the limit of its local bus, and what nobody has published: latency and bandwidth of
-//! its assemblies, and what they make of links that lose, double, reorder and damage.
+//! The INIC paper's Table 1, its interrupts, the limit of its local bus, and what nobody has published: latency and
+//! bandwidth of its assemblies, and what they make of links that lose, double, reorder and damage.
 //!
-//! Nothing is computed that can be counted: interrupts are those of the component `mitigate` while 100 MB pass through a card.
-//! A rate is taken between two streams of different length, so that neither filling nor draining is in it.
+//! Nothing is computed that can be counted: interrupts are those of the component `mitigate` while 100 MB pass through
+//! a card. A rate is taken between two streams of different length, so that neither filling nor draining is in it.
 
 mod claims;
 mod guests;

@@ -1,18 +1,19 @@
 //! The ULTRA paper's figure 7, and the other numbers of its section 4.
 //!
-//! The paper measured the card alone: requester and completer connected to each other, and nothing else. So does this, with hosts,
-//! buses, links and a switch that cost nothing, so that what is left is the card:
+//! The paper measured the card alone: requester and completer connected to each other, and nothing else. So does this,
+//! with hosts, buses, links and a switch that cost nothing, so that what is left is the card:
 //!
-//! * latency at the card: from the first word of a burst at Load to the last word of the slice at Store, in a ping-pong;
+//! * latency at the card: from the first word of a burst at Load to the last word of the slice at Store, in a
+//!   ping-pong;
 //! * bandwidth at the card: what a stream carries. Packets are counted as the paper counts them, payload and tag.
 //!
-//! "End to end" is the whole way, from one program to the other, with software, bus, link and switch; the switch in both readings of
-//! the paper, about 90 ns (section 2) and 27 cycles (section 4), of 200 MHz. One port has all of the FIFO RAM, as the
-//! only one that is used.
+//! "End to end" is the whole way, from one program to the other, with software, bus, link and switch; the switch in
+//! both readings of the paper, about 90 ns (section 2) and 27 cycles (section 4), of 200 MHz. One port has all of the
+//! FIFO RAM, as the only one that is used.
 //!
-//! Three cards are measured, and the two that the paper announces. The first has states that were read from the text and settled before
-//! anybody saw what they give; the second has the same states and machines that take packets whole; the third has the eight constants
-//! that were fitted.
+//! Three cards are measured, and the two that the paper announces. The first has states that were read from the text
+//! and settled before anybody saw what they give; the second has the same states and machines that take packets whole;
+//! the third has the eight constants that were fitted.
 //!
 //! A rate is taken between two streams of different length, so that neither filling nor draining is in it.
 

@@ -11,7 +11,8 @@ use niclab_cluster::arguments::ClusterArgs;
 use super::terminal;
 use crate::arguments::BenchArgs;
 
-/// A measurement could not be made, or a count is above its baseline. That a goal is not reached is a result, and has code 0.
+/// A measurement could not be made, or a count is above its baseline. That a goal is not reached is a result, and has
+/// code 0.
 const INCOMPLETE: u8 = 1;
 
 /// Measures and prints.

@@ -19,7 +19,8 @@ use crate::arguments::CheckArgs;
 /// Checks them; the code is the largest that any of them calls for.
 ///
 /// # Errors
-/// Where a signal ends it, when the simulator is missing, or the JUnit file cannot be written, which is known before anything is run.
+/// Where a signal ends it, when the simulator is missing, or the JUnit file cannot be written, which is known before
+/// anything is run.
 pub fn run(args: &CheckArgs) -> Result<u8> {
     let scenarios: Vec<&Path> = args.scenarios.iter().map(PathBuf::as_path).collect();
     let [junit] = create_all([args.junit.as_deref()], &scenarios, Stdout::Taken)?;
@@ -42,7 +43,8 @@ pub fn run(args: &CheckArgs) -> Result<u8> {
     code_with(code, written.map(drop))
 }
 
-/// The code where a file was to be written as well: a verdict that is not [`HELD`] says more than that there is no file.
+/// The code where a file was to be written as well: a verdict that is not [`HELD`] says more than that there is no
+/// file.
 fn code_with(code: u8, written: Result<(), OutputError>) -> Result<u8> {
     match written {
         Err(error) if code != HELD => {

@@ -26,7 +26,8 @@ use progress::Progress;
 /// Lines of what guests said that a table shows; JSON has all.
 const SAID_LINES: usize = 8;
 
-/// Options that say which cases run and how they are shown: not part of a line that repeats one. Those with a value say so.
+/// Options that say which cases run and how they are shown: not part of a line that repeats one. Those with a value say
+/// so.
 const OF_THE_RUN: [(&str, bool); 5] =
     [("--seeds", true), ("--from", true), ("--case", true), ("--fail-fast", false), ("--json", false)];
 

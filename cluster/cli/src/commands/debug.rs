@@ -61,7 +61,8 @@ pub fn run(args: &DebugArgs) -> Result<u8> {
     gdb.args(options).args(&args.arguments);
     die_with_owner(&mut gdb);
     let mut gdb = gdb.spawn().context("cannot start the debugger")?;
-    // Ctrl-C interrupts the guest, and is gdb's. Whatever else comes ends gdb, and then us, behind what is to be put right.
+    // Ctrl-C interrupts the guest, and is gdb's. Whatever else comes ends gdb, and then us, behind what is to be put
+    // right.
     let process = Pid::from_child(&gdb);
     signals::tell(move |signal| {
         if signal != Signal::INT.as_raw() {
@@ -114,8 +115,8 @@ impl Drop for Served<'_> {
     }
 }
 
-/// Sections of a node's driver, and their addresses in its guest: as it says them, or where nobody can ask it any more, because a broken
-/// rule stopped it or because it is of a run, as it said them when the driver was loaded.
+/// Sections of a node's driver, and their addresses in its guest: as it says them, or where nobody can ask it any more,
+/// because a broken rule stopped it or because it is of a run, as it said them when the driver was loaded.
 fn sections(folder: &Path, node: &NodePlan, own: &DriverPlan) -> Result<Vec<(String, u64)>> {
     if !Qmp::connect(&node.qmp_socket)?.is_running()? {
         return kept_sections(node, own);

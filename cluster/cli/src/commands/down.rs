@@ -84,8 +84,8 @@ fn end(root: &RuntimeRoot, name: &ClusterName, within: Duration) -> Result<&'sta
             None => {}
         },
     }
-    // Whatever it answered, it is down when its owner has let go of the folder; and nothing of it is left once it has ended,
-    // which is the next that it does.
+    // Whatever it answered, it is down when its owner has let go of the folder; and nothing of it is left once it has
+    // ended, which is the next that it does.
     if is_cleaned(root, name, deadline)? {
         let has_ended = awaited.is_none_or(|owner| owner.has_ended_within(KILLED_TIMEOUT));
         return Ok(if has_ended { "" } else { " (its niclab has still to end)" });

@@ -30,7 +30,8 @@ use crate::arguments::{DriverBuildArgs, RunArgs};
 /// Programs that write several files, or one in pieces, are given so long between two of them.
 const QUIET: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// Folders that are watched, and how deep they may lie: a driver's source, and not a file system that was named by mistake.
+/// Folders that are watched, and how deep they may lie: a driver's source, and not a file system that was named by
+/// mistake.
 const MOST_FOLDERS: usize = 1_000;
 const MOST_DEPTH: usize = 8;
 

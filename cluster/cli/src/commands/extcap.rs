@@ -1,7 +1,7 @@
 //! `niclab extcap`: clusters that are up as capture interfaces of Wireshark, by its extcap protocol (extcap(4)).
 //!
-//! Wireshark calls the program in four ways: to list interfaces, to list an interface's link types and its options, and to
-//! capture into a FIFO until Wireshark closes that or sends a signal.
+//! Wireshark calls the program in four ways: to list interfaces, to list an interface's link types and its options, and
+//! to capture into a FIFO until Wireshark closes that or sends a signal.
 
 use std::path::Path;
 

@@ -37,8 +37,8 @@ pub fn run(args: &FaultArgs) -> Result<u8> {
     Ok(0)
 }
 
-/// The changes to a NIC's faults that the `--device` options give. The daemon applies them to the faults in force, so that two
-/// commands at once change both their keys.
+/// The changes to a NIC's faults that the `--device` options give. The daemon applies them to the faults in force, so
+/// that two commands at once change both their keys.
 fn device_change(changes: &[String]) -> Result<DeviceFaultsChange> {
     let mut all = DeviceFaultsChange::new();
     for change in changes {
@@ -89,8 +89,8 @@ fn apply(plan: &Plan, node: &NodePlan, change: FaultsChange) -> Result<LinkState
     let Some(partition) = change.partition else {
         return Ok(monitor::change_faults(&plan.monitor_socket, &node.name, change)?);
     };
-    // Connected to first, because QEMU speaks with one at a time: of two that cut and mend the same link at once, each makes
-    // both changes before the other makes its first.
+    // Connected to first, because QEMU speaks with one at a time: of two that cut and mend the same link at once, each
+    // makes both changes before the other makes its first.
     let mut qemu = Qmp::connect(&node.qmp_socket).with_context(|| {
         format!("the link of {} stays as it is: its carrier cannot be changed with it", node.name)
     })?;

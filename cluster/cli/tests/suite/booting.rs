@@ -37,7 +37,8 @@ impl Case {
         RunningCluster::boot(plan(self.root.path(), "c", daemon, modes), folder, timeout, &mut |_| {})
     }
 
-    /// The report of a boot that is given up at a stage that one node alone has come to. On a busy machine it takes longer to.
+    /// The report of a boot that is given up at a stage that one node alone has come to. On a busy machine it takes
+    /// longer to.
     fn failure_at(&self, stage: &str, modes: &[&str]) -> String {
         let boot = |seconds| self.failure(GOOD_DAEMON, modes, Duration::from_secs(seconds));
         let is_at = |text: &String| text.contains(stage) && text.matches(" waits for ").count() == 1;

@@ -1,5 +1,5 @@
-//! What commands write: output files are opened before the work begins, devices, FIFOs and links are left in place, and a reader
-//! of standard output may leave.
+//! What commands write: output files are opened before the work begins, devices, FIFOs and links are left in place, and
+//! a reader of standard output may leave.
 
 use std::{
     fs,

@@ -7,7 +7,8 @@ use rustix::fs::{FlockOperation, flock};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../niclab");
 
-/// A target folder that holds a niclab which prints its arguments, and whose lock another cargo holds while the file is open.
+/// A target folder that holds a niclab which prints its arguments, and whose lock another cargo holds while the file is
+/// open.
 fn target_of_another_cargo(folder: &Path) -> fs::File {
     let release = folder.join("release");
     fs::create_dir_all(&release).unwrap();

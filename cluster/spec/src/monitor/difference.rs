@@ -6,8 +6,8 @@ use super::DaemonStats;
 use crate::report::{FabricFigures, LedgerEntry, NodeFigures, PortFigures, TrafficStats, why_estimate};
 
 impl DaemonStats {
-    /// What was added since `before`, an earlier answer of the same daemon. Counters wrap, so a difference is right even
-    /// where one did. Latencies are those of this answer: they were counted anew where `before` is an answer to
+    /// What was added since `before`, an earlier answer of the same daemon. Counters wrap, so a difference is right
+    /// even where one did. Latencies are those of this answer: they were counted anew where `before` is an answer to
     /// [`super::Request::BeginMeasurement`].
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {

@@ -124,8 +124,8 @@ fn broken(file: &str, error: &serde_json::Error) -> Problem {
     Problem { place: Some(place), key: String::new(), what, remedy }
 }
 
-/// Where a key of the report itself stands: its first or, for the total, its last appearance. The start of the file where
-/// it is absent.
+/// Where a key of the report itself stands: its first or, for the total, its last appearance. The start of the file
+/// where it is absent.
 fn place_of_key(file: &str, text: &str, key: &str) -> Place {
     let quoted = format!("\"{key}\"");
     let offset = if key == "total" { text.rfind(&quoted) } else { text.find(&quoted) };

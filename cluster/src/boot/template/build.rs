@@ -33,7 +33,8 @@ use crate::{
 /// How long a guest may take until its agent answers. It boots alone; the slowest machine at hand takes 20 s.
 const BOOT_TIMEOUT: Duration = Duration::from_secs(180);
 
-/// How long it may take to clear its free memory, and each MiB of it: an emulated guest on a busy machine clears 12 MiB in a second.
+/// How long it may take to clear its free memory, and each MiB of it: an emulated guest on a busy machine clears 12 MiB
+/// in a second.
 const CLEAR_TIMEOUT: Duration = Duration::from_secs(60);
 const CLEAR_TIMEOUT_PER_MIB: Duration = Duration::from_millis(100);
 

@@ -1,7 +1,7 @@
 //! A guest's memory: a file without a name, which QEMU and the daemon map, and its form in the cache.
 //!
-//! Saved, memory is the pages that hold something, one behind the other, and a list of where they belong. A page of zeros
-//! costs nothing there, nor in what is loaded from it.
+//! Saved, memory is the pages that hold something, one behind the other, and a list of where they belong. A page of
+//! zeros costs nothing there, nor in what is loaded from it.
 
 use std::{
     fs::File,

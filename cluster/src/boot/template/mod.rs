@@ -1,10 +1,12 @@
-//! Nodes that need not boot: one guest is booted to just before its card is there, stopped and saved; a node is a copy of it.
+//! Nodes that need not boot: one guest is booted to just before its card is there, stopped and saved; a node is a copy
+//! of it.
 //!
-//! What is saved has no card, no name and no host folder. A restored guest gets its card as a hot plug, and everything else
-//! as a guest that booted: from its agent. So model time begins with the card, and no state of a NIC is ever saved.
+//! What is saved has no card, no name and no host folder. A restored guest gets its card as a hot plug, and everything
+//! else as a guest that booted: from its agent. So model time begins with the card, and no state of a NIC is ever
+//! saved.
 //!
-//! A template lies in the cache under a hash of all that it was made from ([`Recipe`]). It is made once, however many want
-//! it, and looked through before each use: one that is damaged, or somebody else's, is made again.
+//! A template lies in the cache under a hash of all that it was made from ([`Recipe`]). It is made once, however many
+//! want it, and looked through before each use: one that is damaged, or somebody else's, is made again.
 
 mod build;
 mod memory;

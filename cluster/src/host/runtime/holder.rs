@@ -1,8 +1,8 @@
 //! Which process keeps a cluster, found without a path.
 //!
-//! Programs that clean /tmp by age may have removed every file of the cluster's folder. The process that keeps the cluster still
-//! holds the folder's lock and has the mark open. `/proc` shows both: `fdinfo` lists the lock with the pid that took it
-//! (proc_pid_fdinfo(5)), and `fd` opens the mark even after its name is gone.
+//! Programs that clean /tmp by age may have removed every file of the cluster's folder. The process that keeps the
+//! cluster still holds the folder's lock and has the mark open. `/proc` shows both: `fdinfo` lists the lock with the
+//! pid that took it (proc_pid_fdinfo(5)), and `fd` opens the mark even after its name is gone.
 
 use std::{
     fs::{self, File},

@@ -20,8 +20,8 @@ const MAX_CLUSTERS: usize = 16;
 const MAX_CONSOLE_BYTES: u64 = 256 * 1024;
 
 impl ClusterFolder {
-    /// Keeps the ends of these consoles, each under its node's name, and gives their folder. The consoles of the oldest clusters beyond
-    /// the limit are removed.
+    /// Keeps the ends of these consoles, each under its node's name, and gives their folder. The consoles of the oldest
+    /// clusters beyond the limit are removed.
     ///
     /// # Errors
     /// When a file cannot be read or written.

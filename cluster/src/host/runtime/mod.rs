@@ -1,18 +1,18 @@
 //! Where a running cluster keeps its sockets, logs and state.
 //!
-//! Each cluster has one folder below `$NICLAB_RUNTIME_DIR`, else `$XDG_RUNTIME_DIR/niclab`, else `/tmp/niclab-UID`, else
-//! `~/.local/state/niclab/run` ([`place`] says when). A file in it is the mark that niclab made the folder, and its owner (a
-//! `niclab run`, or the supervisor of a `niclab up`) holds a lock on the folder for as long as it lives; the kernel gives
-//! the lock back however the owner ends. So a marked folder whose lock is free is a leftover. A folder without the mark was
-//! not made by niclab, and is never removed.
+//! Each cluster has one folder below `$NICLAB_RUNTIME_DIR`, else `$XDG_RUNTIME_DIR/niclab`, else `/tmp/niclab-UID`,
+//! else `~/.local/state/niclab/run` ([`place`] says when). A file in it is the mark that niclab made the folder, and
+//! its owner (a `niclab run`, or the supervisor of a `niclab up`) holds a lock on the folder for as long as it lives;
+//! the kernel gives the lock back however the owner ends. So a marked folder whose lock is free is a leftover. A folder
+//! without the mark was not made by niclab, and is never removed.
 //!
-//! The lock is a BSD lock on the folder itself: systemd-tmpfiles, which removes old files from /tmp, leaves out folders that
-//! are locked so (tmpfiles.d(5)). Other programs that clean /tmp look at no lock. Where one of them removed the mark, the
-//! owner is found by what it holds open ([`holder`]), and the mark is written again.
+//! The lock is a BSD lock on the folder itself: systemd-tmpfiles, which removes old files from /tmp, leaves out folders
+//! that are locked so (tmpfiles.d(5)). Other programs that clean /tmp look at no lock. Where one of them removed the
+//! mark, the owner is found by what it holds open ([`holder`]), and the mark is written again.
 //!
-//! A folder is made under another name, marked, locked, and only then given its own; it is given another name before it is
-//! removed, and loses its mark last. Whoever makes, looks for or removes folders holds a lock on the folder of all clusters
-//! meanwhile. So a folder under one of those other names was left by a niclab that died, and is removed.
+//! A folder is made under another name, marked, locked, and only then given its own; it is given another name before it
+//! is removed, and loses its mark last. Whoever makes, looks for or removes folders holds a lock on the folder of all
+//! clusters meanwhile. So a folder under one of those other names was left by a niclab that died, and is removed.
 
 mod holder;
 mod kept;
@@ -212,7 +212,8 @@ impl RuntimeRoot {
         Ok(Guard { _lock: lock })
     }
 
-    /// The folder of a cluster, without its lock. Its mark is written again where the folder lost it and an owner lives.
+    /// The folder of a cluster, without its lock. Its mark is written again where the folder lost it and an owner
+    /// lives.
     fn open(&self, name: &ClusterName) -> Result<Found<Opened>, RuntimeError> {
         let path = self.folder(name);
         let folder = match own::open_in(&*self.folder, name.as_str()).at("open", &path)? {
@@ -268,8 +269,8 @@ impl RuntimeRoot {
     /// Takes the name for a new cluster. What a dead owner left under it is cleaned up first.
     ///
     /// # Errors
-    /// [`RuntimeError::Taken`] while its owner lives; [`RuntimeError::NotACluster`] if something else is there; others as
-    /// for [`Self::locate`].
+    /// [`RuntimeError::Taken`] while its owner lives; [`RuntimeError::NotACluster`] if something else is there; others
+    /// as for [`Self::locate`].
     pub fn claim(&self, name: &ClusterName) -> Result<ClusterFolder, RuntimeError> {
         let path = self.folder(name);
         if path.as_os_str().len() + SOCKET_NAME_BYTES > MAX_SOCKET_PATH_BYTES {
@@ -350,8 +351,8 @@ impl RuntimeRoot {
         Ok(())
     }
 
-    /// Removes a folder that niclab made or began to make, its mark last. Without a mark it has nothing else in it either,
-    /// and if it has, it is left.
+    /// Removes a folder that niclab made or began to make, its mark last. Without a mark it has nothing else in it
+    /// either, and if it has, it is left.
     fn remove_as(&self, name: &str, folder: &OwnedFd, _guard: &Guard) -> io::Result<()> {
         if own::open_file(folder, MARK)?.is_some() {
             own::empty(folder, MARK)?;
@@ -380,8 +381,8 @@ fn mark_folder(folder: &impl AsFd, text: &str) -> io::Result<File> {
 struct Opened {
     /// Holds the lock, once it is taken. The kernel frees it when the last descriptor goes.
     folder: OwnedFd,
-    /// Locked like the folder: an older niclab locks the mark alone. While it is open it says whose the folder is, also where
-    /// its name is gone.
+    /// Locked like the folder: an older niclab locks the mark alone. While it is open it says whose the folder is, also
+    /// where its name is gone.
     mark: File,
 }
 
@@ -395,8 +396,8 @@ impl Opened {
         Ok(try_lock(self.folder.as_fd())? && try_lock(self.mark.as_fd())?)
     }
 
-    /// Locks a folder that no other niclab knows. systemd-tmpfiles may hold the lock for a moment, as it locks each folder that
-    /// it enters.
+    /// Locks a folder that no other niclab knows. systemd-tmpfiles may hold the lock for a moment, as it locks each
+    /// folder that it enters.
     fn lock(&self) -> io::Result<()> {
         let lock = |file: BorrowedFd<'_>| retry_on_intr(|| flock(file, FlockOperation::LockExclusive));
         lock(self.folder.as_fd())?;

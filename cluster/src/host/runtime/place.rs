@@ -12,10 +12,10 @@ use super::{MAX_SOCKET_PATH_BYTES, RuntimeError, RuntimeRoot, SOCKET_NAME_BYTES}
 const NAME_BYTES: usize = 40;
 
 impl RuntimeRoot {
-    /// Finds the folder and makes it if needed: the one that `NICLAB_RUNTIME_DIR` names, else the first usual place that is
-    /// ours or can be. Anybody may stand in the way of the place in `/tmp`, whose name is known; then it is the one in the
-    /// user's home, where nobody else can put anything. A place that holds clusters wins over one that became free since
-    /// they were booted, so that later commands find them.
+    /// Finds the folder and makes it if needed: the one that `NICLAB_RUNTIME_DIR` names, else the first usual place
+    /// that is ours or can be. Anybody may stand in the way of the place in `/tmp`, whose name is known; then it is the
+    /// one in the user's home, where nobody else can put anything. A place that holds clusters wins over one that
+    /// became free since they were booted, so that later commands find them.
     ///
     /// # Errors
     /// [`RuntimeError`] if there is none.
@@ -26,8 +26,8 @@ impl RuntimeRoot {
         }
     }
 
-    /// The first of `places` that holds clusters of ours, else the first that can be used. What keeps an earlier one from
-    /// being used is said.
+    /// The first of `places` that holds clusters of ours, else the first that can be used. What keeps an earlier one
+    /// from being used is said.
     ///
     /// # Errors
     /// What keeps the first from being used, if none can be.

@@ -148,8 +148,8 @@ impl Processor {
 /// One pass of the benchmark: [`layout::HEADERS`] identical headers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Pass {
-    /// How far down the list the match is, in percent; none for the first pass, by which the paper primes the instruction
-    /// cache (section 5.1) and which fills both caches here.
+    /// How far down the list the match is, in percent; none for the first pass, by which the paper primes the
+    /// instruction cache (section 5.1) and which fills both caches here.
     pub percent: Option<u32>,
     /// Items that each header was compared with, the matching one included.
     pub items_traversed: u32,
@@ -178,8 +178,8 @@ pub(crate) fn measure<E>(mut run: impl FnMut(u32) -> Result<Vec<Pass>, E>) -> Re
     LISTS.into_iter().map(|items| run(items).map(|passes| List { items, passes })).collect()
 }
 
-/// The passes in their order: how far down the list each goes, in percent, and the items that a match traverses then. The
-/// first one fills the caches.
+/// The passes in their order: how far down the list each goes, in percent, and the items that a match traverses then.
+/// The first one fills the caches.
 pub(crate) fn passes(items: u32) -> impl Iterator<Item = (Option<u32>, u32)> {
     std::iter::once(None)
         .chain((0..=100).step_by(10).map(Some))

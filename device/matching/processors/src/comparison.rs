@@ -2,8 +2,8 @@
 //!
 //! The processors come in three sets: as the paper's tables and its simulator's defaults describe them; with the two
 //! decisions that the paper leaves open and that matter most taken the other way: branches of the embedded processor
-//! predicted not taken, and threads that spin on a lock; and with headers, items and locks where the paper's figures put
-//! them. None is fitted to anything. `niclab figures match` puts what comes out beside what the paper says.
+//! predicted not taken, and threads that spin on a lock; and with headers, items and locks where the paper's figures
+//! put them. None is fitted to anything. `niclab figures match` puts what comes out beside what the paper says.
 
 use serde::Serialize;
 

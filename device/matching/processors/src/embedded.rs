@@ -2,11 +2,11 @@
 //! SimpleScalar.
 //!
 //! Built after SimpleScalar's `sim-outorder` in the form that the paper used, that of the Structural Simulation Toolkit
-//! (`ssb_sim-outorder.cc`): the oldest ready operation is issued first, and a store passes through completion. Each cycle, in this order: commit,
-//! completion, issue, dispatch, fetch. A register update unit (RUU) renames and holds instructions until they commit
-//! in order; a load or store takes a place in the load and store queue (LSQ) beside it, and two of the issue slots: one
-//! for its address on an ALU, one for its access. Fetching stops behind a taken branch for the cycle and behind a
-//! wrongly predicted one until that has been executed, and a penalty more.
+//! (`ssb_sim-outorder.cc`): the oldest ready operation is issued first, and a store passes through completion. Each
+//! cycle, in this order: commit, completion, issue, dispatch, fetch. A register update unit (RUU) renames and holds
+//! instructions until they commit in order; a load or store takes a place in the load and store queue (LSQ) beside it,
+//! and two of the issue slots: one for its address on an ALU, one for its access. Fetching stops behind a taken branch
+//! for the cycle and behind a wrongly predicted one until that has been executed, and a penalty more.
 //!
 //! Departures: instructions of a wrong path are not executed (they would take RUU places and, seldom, cache lines), and
 //! a branch whose target is not known yet costs what a wrong prediction costs, not a little less. Both concern a few
@@ -529,7 +529,8 @@ mod tests {
 
     #[test]
     fn words_of_a_fifo_are_asked_for_in_order() {
-        // The FIFO at 0 has its words at 64, all zero. The first read's address comes from four loads, the others' at once.
+        // The FIFO at 0 has its words at 64, all zero. The first read's address comes from four loads, the others' at
+        // once.
         let mut memory = Memory::new(4096);
         let mut program = vec![LoadWord(r(6), 512, r(6)); 4];
         program.extend([FifoTake(r(3), r(6)), FifoTake(r(4), r(7)), FifoTake(r(5), r(7)), Halt]);

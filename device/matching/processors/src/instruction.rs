@@ -123,8 +123,8 @@ pub enum Instruction {
     LeaveFull(i16, Register),
     /// `lwarx`: a word, and the reservation of its line.
     LoadReserved(Register, Register),
-    /// `stwcx.`: stores the first operand if the reservation stands, and says by `equal` whether it did. Where it does, a
-    /// lock has been taken: nothing else is reserved here.
+    /// `stwcx.`: stores the first operand if the reservation stands, and says by `equal` whether it did. Where it does,
+    /// a lock has been taken: nothing else is reserved here.
     StoreConditional(Register, Register),
     /// `stw` of a lock's word, which gives it back.
     StoreRelease(Register, i16, Register),

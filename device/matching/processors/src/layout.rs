@@ -1,11 +1,12 @@
 //! Where the benchmark's data lies, and how: `struct memd` and `struct ptlhdr` of the paper's figure 1.
 //!
 //! The paper says that an item has 64 bytes with fields of 16 to 64 bits and that the header is slightly smaller; the
-//! order of the fields is ours, and there are two ([`Placement`]). One is kind to the processors: everything that an item
-//! which does not match needs, the pointer to the next one included, lies in one cache line of 32 bytes, and so does
-//! everything needed of a header. The other takes figure 1 as it stands.
+//! order of the fields is ours, and there are two ([`Placement`]). One is kind to the processors: everything that an
+//! item which does not match needs, the pointer to the next one included, lies in one cache line of 32 bytes, and so
+//! does everything needed of a header. The other takes figure 1 as it stands.
 //!
-//! Constants: ours, where things lie in memory; items have 64 bytes, headers eight words of 64 bits (the paper's section 4.1).
+//! Constants: ours, where things lie in memory; items have 64 bytes, headers eight words of 64 bits (the paper's
+//! section 4.1).
 
 use crate::memory::{Memory, OutsideMemory};
 

@@ -1,4 +1,5 @@
-//! `niclab-processors`: the match unit and the processors on the paper's benchmark, and how fast the match unit is simulated.
+//! `niclab-processors`: the match unit and the processors on the paper's benchmark, and how fast the match unit is
+//! simulated.
 
 use std::process::ExitCode;
 

@@ -1,7 +1,7 @@
 //! The match unit on the benchmark: the engine and the list manager of the NIC, with the program that the NIC has.
 //!
-//! Its passes are not computed but run, cycle by cycle, and so are the counts that the paper gives for its program's segments
-//! (section 4.3): the cycles between the moments at which the unit is at a segment's first word.
+//! Its passes are not computed but run, cycle by cycle, and so are the counts that the paper gives for its program's
+//! segments (section 4.3): the cycles between the moments at which the unit is at a segment's first word.
 //!
 //! Constants: ours.
 

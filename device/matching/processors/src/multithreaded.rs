@@ -5,9 +5,9 @@
 //! branch; other contexts go on meanwhile. Threads that find no context wait outside and are swapped in. All cores
 //! share the width of memory.
 //!
-//! What the paper leaves open is decided in favour of this machine, and said where it is decided: locks live in hardware
-//! and cost an instruction, a waiting context takes no issue slots, swapping disturbs nobody else. Locks can be words of
-//! the items instead ([`Locks`]), and caches can know of each other ([`MultithreadedConfig::coherent`]).
+//! What the paper leaves open is decided in favour of this machine, and said where it is decided: locks live in
+//! hardware and cost an instruction, a waiting context takes no issue slots, swapping disturbs nobody else. Locks can
+//! be words of the items instead ([`Locks`]), and caches can know of each other ([`MultithreadedConfig::coherent`]).
 //!
 //! Constants: as the embedded processor's.
 
@@ -256,8 +256,8 @@ impl Multithreaded {
         true
     }
 
-    /// Issues an instruction of the first context, from the core's turn on, that has one, or lets it ask for its lock in
-    /// vain. Whether one did something, if only to ask for an instruction.
+    /// Issues an instruction of the first context, from the core's turn on, that has one, or lets it ask for its lock
+    /// in vain. Whether one did something, if only to ask for an instruction.
     fn issue<O: Observer>(&mut self, core: usize, run: &mut Run<O>) -> Result<bool, SimulationError> {
         let mut asked = false;
         let contexts = self.config.contexts_per_core;

@@ -1,12 +1,11 @@
 //! The programs: the paper's `match()` (figure 1) and its benchmark (figure 5), as a compiler of that time would have
 //! written them for 32-bit PowerPC.
 //!
-//! Written by hand as an optimising gcc 3.3 would (the paper names 3.3.3 and no level of optimisation): blocks in the order
-//! of the source, failing tests branch forward to the end of
-//! the loop, 64-bit values in pairs of registers, nothing kept in registers across the loop that a store through a
-//! pointer of the same type might change (so the header is read again for every item), no branch hints.
-//! `md_valid()` and its like are bits of one half word that stays in a register. A block is copied as gcc does it: four
-//! words are loaded into four registers, then stored.
+//! Written by hand as an optimising gcc 3.3 would (the paper names 3.3.3 and no level of optimisation): blocks in the
+//! order of the source, failing tests branch forward to the end of the loop, 64-bit values in pairs of registers,
+//! nothing kept in registers across the loop that a store through a pointer of the same type might change (so the
+//! header is read again for every item), no branch hints. `md_valid()` and its like are bits of one half word that
+//! stays in a register. A block is copied as gcc does it: four words are loaded into four registers, then stored.
 //!
 //! Constants: ours, which register holds what.
 
@@ -208,12 +207,12 @@ fn get_next_header(builder: &mut Builder, entry: Label, placement: Placement) {
     builder.emit(&[AddImmediate(r(9), r(3), layout::HEADER_BYTES as i16), StoreWord(r(9), 0, QUEUE), Return]);
 }
 
-/// What the paper added to `match()` for the multithreaded processor: a thread holds the lock of the item that it looks at,
-/// and gives it back when it has the next one's. Nobody passes, nobody looks at the same item.
+/// What the paper added to `match()` for the multithreaded processor: a thread holds the lock of the item that it looks
+/// at, and gives it back when it has the next one's. Nobody passes, nobody looks at the same item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Locks {
-    /// In hardware beside memory, one for each item, an instruction of one cycle; the first item's is given in the order
-    /// of spawning.
+    /// In hardware beside memory, one for each item, an instruction of one cycle; the first item's is given in the
+    /// order of spawning.
     Beside,
     /// A word of the item with a full/empty bit. Who waits for it sleeps.
     FullEmpty,

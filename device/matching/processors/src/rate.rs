@@ -1,5 +1,5 @@
-//! How fast this computer simulates the match unit: cycles of model time for each second that a core works on it. That is
-//! wall time less what other programs take of the core meanwhile.
+//! How fast this computer simulates the match unit: cycles of model time for each second that a core works on it. That
+//! is wall time less what other programs take of the core meanwhile.
 //!
 //! Constants: ours.
 
@@ -26,7 +26,8 @@ pub struct Rate {
     pub items: Option<u32>,
     /// Cycles of the match unit for each second of processor time, in each round.
     pub model_cycles_per_processor_s: Vec<f64>,
-    /// How much of all these cycles went by the automaton: of the unit alone by its nodes, else by steps from entity to entity.
+    /// How much of all these cycles went by the automaton: of the unit alone by its nodes, else by steps from entity to
+    /// entity.
     pub automated_share: f64,
 }
 
@@ -91,7 +92,8 @@ fn with_list(items: u32) -> Result<(f64, f64), MatchUnitError> {
     Ok((rate, manager.walked() as f64 / manager.cycle() as f64))
 }
 
-/// Has the match unit pass a list of `items` until it has worked for so many cycles of model time, and says for how many.
+/// Has the match unit pass a list of `items` until it has worked for so many cycles of model time, and says for how
+/// many.
 ///
 /// # Errors
 /// When the unit does not work.

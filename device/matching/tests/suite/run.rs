@@ -24,10 +24,10 @@ fn json_of(folder: &Path, options: &[&str], code: i32) -> Value {
 fn each_header_gets_its_item_by_its_place_in_the_file() {
     let folder = folder();
     let results = json_of(folder.path(), &[], 0);
-    // The third item is the third also when it is the last; it takes two messages, of which the second is cut. The second
-    // item fails a word later than by its match bits, so that a header takes 28 + 3 * 8 + 1 cycles; three more of the first's are
-    // the program's initialization, of which one passes before the first word is there, and one more of the second's goes into
-    // the links around the item that it uses up.
+    // The third item is the third also when it is the last; it takes two messages, of which the second is cut. The
+    // second item fails a word later than by its match bits, so that a header takes 28 + 3 * 8 + 1 cycles; three more
+    // of the first's are the program's initialization, of which one passes before the first word is there, and one more
+    // of the second's goes into the links around the item that it uses up.
     let expected = json!([
         {"index": 2, "offset": 0, "length": 64, "cycles": 56, "traversed": 3},
         {"index": 2, "offset": 64, "length": 36, "cycles": 54, "traversed": 3},

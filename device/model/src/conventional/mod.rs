@@ -1,13 +1,13 @@
 //! A conventional NIC, priced: what ordinary networking costs on the same platform.
 //!
-//! The Ethernet function moves frames as any network card with descriptor rings does; a driver of the guest's own serves
-//! it. It has no mechanism of its own worth modelling, but its crossings are priced as all others are, so that ordinary
-//! networking stands as a column beside the five models.
+//! The Ethernet function moves frames as any network card with descriptor rings does; a driver of the guest's own
+//! serves it. It has no mechanism of its own worth modelling, but its crossings are priced as all others are, so that
+//! ordinary networking stands as a column beside the five models.
 //!
-//! A frame that is sent: the host's software, a copy out of the program's memory, a doorbell where the driver rings one,
-//! then the NIC fetches the descriptor and reads the frame, and afterwards writes the descriptor back. A frame that
-//! arrives: the NIC fetches a descriptor, writes the frame and the descriptor, and the host's software copies it into the
-//! program's memory. An interrupt is one for each notification, however many frames it tells of.
+//! A frame that is sent: the host's software, a copy out of the program's memory, a doorbell where the driver rings
+//! one, then the NIC fetches the descriptor and reads the frame, and afterwards writes the descriptor back. A frame
+//! that arrives: the NIC fetches a descriptor, writes the frame and the descriptor, and the host's software copies it
+//! into the program's memory. An interrupt is one for each notification, however many frames it tells of.
 //!
 //! The host's overheads are those of the platform's profile, which are of a message layer's; a protocol stack's own
 //! computing is not in them, so that the column is a lower bound.
@@ -45,9 +45,9 @@ impl Conventional {
         })
     }
 
-    /// [`Self::transmit`] of frames of the same length, to the same sums and instants: the host begins with each when it is done with
-    /// the one before, and none before another node began with its `latest`. The first `doorbells` of them are rung for. Each frame
-    /// is told when the host began with it, and when it is ready for the link.
+    /// [`Self::transmit`] of frames of the same length, to the same sums and instants: the host begins with each when
+    /// it is done with the one before, and none before another node began with its `latest`. The first `doorbells` of
+    /// them are rung for. Each frame is told when the host began with it, and when it is ready for the link.
     pub fn transmit_all(
         &mut self,
         frames: &mut [SeriesFrame],
@@ -84,8 +84,8 @@ impl Conventional {
         });
     }
 
-    /// [`Self::receive`] of frames of the same length, to the same sums and instants, each at the instant that it has; what has none
-    /// does not come. Each is a message, and over when the receiving program has it.
+    /// [`Self::receive`] of frames of the same length, to the same sums and instants, each at the instant that it has;
+    /// what has none does not come. Each is a message, and over when the receiving program has it.
     pub fn receive_all(&mut self, frames: &mut [SeriesFrame], bytes: u64, node: &mut NodeBus) {
         let receive_ps = self.interface.profile().host.receive_ps;
         self.on(node, |interface| {

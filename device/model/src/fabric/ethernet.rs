@@ -8,8 +8,8 @@ pub type Mac = [u8; 6];
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 14;
 
-/// EtherType of the frames of every NIC model: the first of the two that IEEE 802 leaves to local experiments. The byte behind
-/// the header says which model's protocol it is.
+/// EtherType of the frames of every NIC model: the first of the two that IEEE 802 leaves to local experiments. The byte
+/// behind the header says which model's protocol it is.
 pub const ETHER_TYPE_CLUSTER: u16 = 0x88b5;
 
 /// The address to which everybody listens.
@@ -34,8 +34,8 @@ pub fn node_of_mac(mac: &Mac) -> Option<u16> {
     station_of_mac(mac).filter(|(_, station)| station.is_none()).map(|(node, _)| node)
 }
 
-/// The address of a station of a node's: a card beside its NIC that sends and receives ordinary frames itself, by the port of the NIC
-/// that it has, below 255.
+/// The address of a station of a node's: a card beside its NIC that sends and receives ordinary frames itself, by the
+/// port of the NIC that it has, below 255.
 pub const fn mac_of_station(node: u16, port: u8) -> Mac {
     let [a, b, c, _, high, low] = mac_of_node(node);
     [a, b, c, port.wrapping_add(1), high, low]
@@ -60,8 +60,9 @@ pub const fn is_tag(ether_type: u16) -> bool {
     matches!(ether_type, 0x8100 | 0x88a8)
 }
 
-/// Bytes of the VLAN tags of a frame. A link's MTU does not count them, but for two at most: IEEE 802.3 (3.2.7) lets a frame with
-/// one tag be 4 bytes longer, and one with a provider's tag before it 8 bytes. A guest that puts on more tags gains no more.
+/// Bytes of the VLAN tags of a frame. A link's MTU does not count them, but for two at most: IEEE 802.3 (3.2.7) lets a
+/// frame with one tag be 4 bytes longer, and one with a provider's tag before it 8 bytes. A guest that puts on more
+/// tags gains no more.
 #[inline]
 pub fn tag_bytes(frame: &[u8]) -> usize {
     let has_tag_at = |place: usize| match frame.get(place..place + 2) {
@@ -77,8 +78,9 @@ pub fn tag_bytes(frame: &[u8]) -> usize {
     }
 }
 
-/// Whether what follows the header of a cluster's frame is of another protocol than `own`. The protocols of models differ in
-/// two bits at least, so that one damaged bit makes no foreign frame of one's own: that is for the check sequence to find.
+/// Whether what follows the header of a cluster's frame is of another protocol than `own`. The protocols of models
+/// differ in two bits at least, so that one damaged bit makes no foreign frame of one's own: that is for the check
+/// sequence to find.
 #[inline]
 pub fn is_foreign(payload: &[u8], own: u8) -> bool {
     payload.first().is_some_and(|protocol| (protocol ^ own).count_ones() > 1)

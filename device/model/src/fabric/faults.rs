@@ -1,8 +1,9 @@
 //! What may go wrong on a link, drawn from a seed.
 //!
-//! The n-th frame that a direction of a link is asked to carry has draws of its own: they depend on the seed, the link, the
-//! direction and n, and on nothing else. Which faults they make of the frame depends on the probabilities at that moment. So
-//! a change while frames pass, or a fault on another frame, leaves the draws of every other frame as they were.
+//! The n-th frame that a direction of a link is asked to carry has draws of its own: they depend on the seed, the link,
+//! the direction and n, and on nothing else. Which faults they make of the frame depends on the probabilities at that
+//! moment. So a change while frames pass, or a fault on another frame, leaves the draws of every other frame as they
+//! were.
 
 use crate::random::{Chance, Random, Rarity};
 use crate::time::Span;

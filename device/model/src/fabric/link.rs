@@ -346,8 +346,8 @@ impl Link {
     }
 }
 
-/// One direction of a link while a series of frames of one length passes it: what [`Link::pass`] does with each, where nothing befalls
-/// any ([`Link::is_sound_for`]).
+/// One direction of a link while a series of frames of one length passes it: what [`Link::pass`] does with each, where
+/// nothing befalls any ([`Link::is_sound_for`]).
 pub(super) struct LinkSeries<'a> {
     direction: &'a mut Direction,
     serialization: Span,
@@ -433,8 +433,8 @@ impl<'a> LinkSeries<'a> {
         self.queue_frames.is_some() && !self.direction.waiting.is_empty()
     }
 
-    /// As many times more the same frames pass that have since `earlier`, the last so much later than the last one that did
-    /// ([`steady`](crate::platform::steady)).
+    /// As many times more the same frames pass that have since `earlier`, the last so much later than the last one that
+    /// did ([`steady`](crate::platform::steady)).
     #[inline(always)]
     pub(super) fn pass_again(&mut self, earlier: &Sums, times: u64, later: Span) {
         self.busy_until += later;

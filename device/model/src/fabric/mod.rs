@@ -151,8 +151,8 @@ pub struct PortCounters {
     pub reordered: u64,
 }
 
-/// All that belongs to one node: its link, and what crosses it. A frame's way to the switch and through it is its sender's, the
-/// link behind the switch its receiver's.
+/// All that belongs to one node: its link, and what crosses it. A frame's way to the switch and through it is its
+/// sender's, the link behind the switch its receiver's.
 #[derive(Debug)]
 pub struct Port {
     link: Link,
@@ -243,8 +243,8 @@ pub struct KnownWay {
 }
 
 impl Switching {
-    /// To which port a frame goes, where that is known from the start: by routing of its own, or from one card to another. What
-    /// is so is looked up without a change here, and concerns no port but its sender's and that one.
+    /// To which port a frame goes, where that is known from the start: by routing of its own, or from one card to
+    /// another. What is so is looked up without a change here, and concerns no port but its sender's and that one.
     #[inline]
     pub fn known_way(&self, frame: &[u8]) -> Option<KnownWay> {
         let header = Frame::new_checked(frame)?;
@@ -330,8 +330,9 @@ impl Switching {
         }
     }
 
-    /// [`Switching::forward`] of a frame that nobody encoded, or of which the way is known ([`Switching::known_way`]): from a card to a
-    /// card, by the cards' own addresses, or by the frame's routing where it has some and the network goes by that. `from` is the port of the card that it is from.
+    /// [`Switching::forward`] of a frame that nobody encoded, or of which the way is known ([`Switching::known_way`]):
+    /// from a card to a card, by the cards' own addresses, or by the frame's routing where it has some and the network
+    /// goes by that. `from` is the port of the card that it is from.
     #[inline]
     pub fn forward_unencoded(
         &self,
@@ -382,8 +383,8 @@ impl Switching {
     #[inline]
     fn entered(&self, entering: &Arrival, bytes: usize, towards: &mut Link) -> Time {
         match self.forwarding {
-            // Not so early that the link runs dry because the frame comes in over a slower one. What a slow source holds up
-            // holds up the link behind the switch as well.
+            // Not so early that the link runs dry because the frame comes in over a slower one. What a slow source
+            // holds up holds up the link behind the switch as well.
             Forwarding::CutThrough => {
                 let at_speed = entering.tail.before(entering.held);
                 entering.head.max(at_speed.before(towards.serialization(bytes)))
@@ -478,8 +479,8 @@ impl Fabric {
         })
     }
 
-    /// Forwards frames that have routing of their own by that, and leaves off their Ethernet header, which nobody on the way
-    /// then looks at. Without it all frames go by their header's addresses.
+    /// Forwards frames that have routing of their own by that, and leaves off their Ethernet header, which nobody on
+    /// the way then looks at. Without it all frames go by their header's addresses.
     #[must_use]
     pub fn routed_by(mut self, routing: Option<Routing>) -> Self {
         self.switching.routing = routing;
@@ -491,8 +492,8 @@ impl Fabric {
         (self.ports.own, self.switching)
     }
 
-    /// Divides the network into stretches of so many ports each, for shells that carry nodes out at the same time: the nodes of
-    /// a stretch can send to all ports, and receive at those of the stretch. None are left here.
+    /// Divides the network into stretches of so many ports each, for shells that carry nodes out at the same time: the
+    /// nodes of a stretch can send to all ports, and receive at those of the stretch. None are left here.
     #[must_use]
     pub fn divide(&mut self, ports_each: usize) -> Vec<Self> {
         let fabric = |ports| Self { ports, switching: self.switching.clone() };
@@ -509,11 +510,13 @@ impl Fabric {
         self.switching.switch.has_learned()
     }
 
-    /// Takes a frame that the node at port `from` has `ready`, at an instant or from its head to its tail, and adds to `deliveries` who gets it. What is
-    /// dropped is counted and has no delivery. `message` says whose frame it is, for the ledger.
+    /// Takes a frame that the node at port `from` has `ready`, at an instant or from its head to its tail, and adds to
+    /// `deliveries` who gets it. What is dropped is counted and has no delivery. `message` says whose frame it is, for
+    /// the ledger.
     ///
-    /// The frame passes the switch and the link behind it at once. Where frames of several nodes meet at a link, a shell
-    /// that knows the future takes the two steps apart: [`Self::enter`], and [`Self::leave`] in the order of model time.
+    /// The frame passes the switch and the link behind it at once. Where frames of several nodes meet at a link, a
+    /// shell that knows the future takes the two steps apart: [`Self::enter`], and [`Self::leave`] in the order of
+    /// model time.
     #[inline]
     pub fn forward(
         &mut self,

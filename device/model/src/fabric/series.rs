@@ -1,9 +1,10 @@
-//! Frames that are equal but for their payload and follow one another from one port to another: priced together, to the same sums
-//! and the same instants as one by one ([`Switching::forward`]).
+//! Frames that are equal but for their payload and follow one another from one port to another: priced together, to the
+//! same sums and the same instants as one by one ([`Switching::forward`]).
 //!
-//! Each frame still waits where it meets others, so that its instants are worked out one after the other; what is left out is what
-//! is the same for all of them: the way, the prices, and a look at the ledger for each crossing. Those of which the links know that
-//! each meets what the one before it met are carried on without ([`steady`](crate::platform::steady)).
+//! Each frame still waits where it meets others, so that its instants are worked out one after the other; what is left
+//! out is what is the same for all of them: the way, the prices, and a look at the ledger for each crossing. Those of
+//! which the links know that each meets what the one before it met are carried on without
+//! ([`steady`](crate::platform::steady)).
 
 use alloc::vec::Vec;
 
@@ -44,8 +45,9 @@ impl Port {
 }
 
 impl Switching {
-    /// To which one port frames like this one go from `from` as a series. None where each is to go by itself: where links are faulty,
-    /// down, or too narrow for it, where stages are kept, and where it goes to several ports, back, or by routing of its own.
+    /// To which one port frames like this one go from `from` as a series. None where each is to go by itself: where
+    /// links are faulty, down, or too narrow for it, where stages are kept, and where it goes to several ports, back,
+    /// or by routing of its own.
     ///
     /// Of a frame that then is sent: the switch has learned from it.
     pub fn series_way(&mut self, ports: &mut impl PortPairs, from: u16, frame: &[u8]) -> Option<u16> {
@@ -60,8 +62,9 @@ impl Switching {
         (to != from && ports.port(to)?.takes_series(length)).then_some(to)
     }
 
-    /// [`Switching::forward`] of frames of `bytes` from one port to another ([`Switching::series_way`]), each of which is ready for
-    /// the link at the instant that it has. Afterwards it has the instant at which it is there. `last` is the message of the last.
+    /// [`Switching::forward`] of frames of `bytes` from one port to another ([`Switching::series_way`]), each of which
+    /// is ready for the link at the instant that it has. Afterwards it has the instant at which it is there. `last` is
+    /// the message of the last.
     pub fn forward_series(
         &self,
         ports: &mut impl PortPairs,
@@ -77,16 +80,17 @@ impl Switching {
         self.cross_all((near, far), bytes, frames, |frame| frame.at.map(Passage::from), arrive, last);
     }
 
-    /// How many parcels of `bytes` cross from one port to another as a series, and all arrive: none where links are faulty, down, or too
-    /// narrow for it, and where stages are kept.
+    /// How many parcels of `bytes` cross from one port to another as a series, and all arrive: none where links are
+    /// faulty, down, or too narrow for it, and where stages are kept.
     pub fn parcels_in_series(&self, from: &Port, to: &Port, (bytes, is_routed): (usize, bool)) -> usize {
         let bytes = self.on_wire(bytes, is_routed);
         let length = FrameLength::untagged(bytes);
         if from.takes_series(length) && to.takes_series(length) { to.link.room_to_node() } else { 0 }
     }
 
-    /// [`Switching::pass_unencoded`] of parcels of `bytes` one behind the other ([`Switching::parcels_in_series`]), in runs that say when
-    /// they are ready for the link. The runs that are `done` say when they are there. `last` is the message of the last.
+    /// [`Switching::pass_unencoded`] of parcels of `bytes` one behind the other ([`Switching::parcels_in_series`]), in
+    /// runs that say when they are ready for the link. The runs that are `done` say when they are there. `last` is the
+    /// message of the last.
     pub fn pass_parcels(
         &self,
         (from, to): (&mut Port, &mut Port),
@@ -118,8 +122,8 @@ impl Switching {
         way.enter(count, last);
     }
 
-    /// Lets frames of `bytes` on the wire cross one behind the other. Each is ready for the link as `ready` says; `arrive` is told when
-    /// it is there.
+    /// Lets frames of `bytes` on the wire cross one behind the other. Each is ready for the link as `ready` says;
+    /// `arrive` is told when it is there.
     #[inline(always)]
     fn cross_all<F>(
         &self,
@@ -202,8 +206,8 @@ struct Crossings<'a> {
     bytes: usize,
 }
 
-/// All that has a say in when a frame arrives beside when it is ready, where nobody waits in a queue that is bounded: until when the
-/// links are busy. And what those before it came to.
+/// All that has a say in when a frame arrives beside when it is ready, where nobody waits in a queue that is bounded:
+/// until when the links are busy. And what those before it came to.
 struct Standing {
     busy_until: [Time; 2],
     sums: [Sums; 3],

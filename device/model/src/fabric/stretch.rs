@@ -14,7 +14,8 @@ pub(super) struct Stretch {
     pub(super) own: Vec<Port>,
     /// Ports of the whole switch.
     count: usize,
-    /// For ports that are elsewhere: one for each kind of link, of which only the speed is asked; and which kind each port has.
+    /// For ports that are elsewhere: one for each kind of link, of which only the speed is asked; and which kind each
+    /// port has.
     elsewhere: Vec<Port>,
     kinds: Arc<[u16]>,
 }

@@ -13,8 +13,8 @@ pub(super) enum Outlet {
     AllOthers,
 }
 
-/// Address table. The addresses of cards and of nodes' stations are known from the start and cannot be taken; others (a bridge in a guest, a
-/// changed address) are learned from what they send.
+/// Address table. The addresses of cards and of nodes' stations are known from the start and cannot be taken; others (a
+/// bridge in a guest, a changed address) are learned from what they send.
 #[derive(Clone, Debug)]
 pub(super) struct Switch {
     ports: usize,

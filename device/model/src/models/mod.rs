@@ -35,7 +35,8 @@ pub fn of_protocol(protocol: u8) -> Option<&'static Model> {
     MODELS.iter().copied().find(|model| model.protocol == protocol)
 }
 
-/// The message that begins in a frame of the cluster's network, as its model says. In what ordinary networking sends none does.
+/// The message that begins in a frame of the cluster's network, as its model says. In what ordinary networking sends
+/// none does.
 pub fn begun_in(frame: &[u8]) -> Option<Begun> {
     if Concern::of(frame) != Concern::Card {
         return None;
@@ -122,7 +123,8 @@ mod tests {
         }
     }
 
-    /// Every choice for every value that shared code and models declare is out of its range, and leaves all other bits alone.
+    /// Every choice for every value that shared code and models declare is out of its range, and leaves all other bits
+    /// alone.
     #[test]
     fn every_declared_host_value_can_be_put_out_of_its_range() {
         use crate::nic::host_values::{CardLimits, HostValue, OF_EVERY_CARD};

@@ -1,26 +1,28 @@
-//! Faults of the device itself, for those who write drivers: what a NIC does to its host's memory and interrupts that it
-//! must not.
+//! Faults of the device itself, for those who write drivers: what a NIC does to its host's memory and interrupts that
+//! it must not.
 //!
-//! [`FaultyNic`] stands around any model and passes inputs on untouched; of the outputs, the [`FaultInjector`] spoils some:
+//! [`FaultyNic`] stands around any model and passes inputs on untouched; of the outputs, the [`FaultInjector`] spoils
+//! some:
 //!
-//! * [`Fault::Stale`]: a completion arrives without its last word, by which the host sees that it is new. Its data is in
-//!   memory; ownership and status are what they were before. A write of counts is left out as a whole;
-//! * [`Fault::Short`]: the data of a write ends early. What the host reads after it is what was there before, and the last
-//!   word of a completion says that all is well;
+//! * [`Fault::Stale`]: a completion arrives without its last word, by which the host sees that it is new. Its data is
+//!   in memory; ownership and status are what they were before. A write of counts is left out as a whole;
+//! * [`Fault::Short`]: the data of a write ends early. What the host reads after it is what was there before, and the
+//!   last word of a completion says that all is well;
 //! * [`Fault::BadStatus`]: one status bit of a completion is flipped, its ownership is sound;
-//! * [`Fault::Delay`]: a completion is visible later. Writes, interrupts and replies behind it wait their turn, as posted
-//!   writes on a bus do: none overtakes it, and a driver that was told that a port is closed is never written to;
+//! * [`Fault::Delay`]: a completion is visible later. Writes, interrupts and replies behind it wait their turn, as
+//!   posted writes on a bus do: none overtakes it, and a driver that was told that a port is closed is never written
+//!   to;
 //! * [`Fault::LostInterrupt`], [`Fault::DoubledInterrupt`];
-//! * [`Fault::InvalidValue`]: one of the values that the model declares ([`crate::nic::host_values`]) is out of its range: a length,
-//!   an index, a handle, a count. Ownership is valid, so that a driver reads it.
+//! * [`Fault::InvalidValue`]: one of the values that the model declares ([`crate::nic::host_values`]) is out of its
+//!   range: a length, an index, a handle, a count. Ownership is valid, so that a driver reads it.
 //!
 //! Each fault has its own generator and its own count of opportunities, so that the fate of the n-th completion follows
-//! from seed, node and n alone: it is the same in every shell, and changing one fault changes nothing of another. A shell
-//! that wants no faults makes no [`FaultyNic`], and nothing of this costs it anything.
+//! from seed, node and n alone: it is the same in every shell, and changing one fault changes nothing of another. A
+//! shell that wants no faults makes no [`FaultyNic`], and nothing of this costs it anything.
 //!
-//! What the model has counted and priced stays: the card has done its work, only the host does not see it. A delay alone
-//! moves the host's clock, for nothing that follows from a completion can precede it; what the model charged the host for
-//! the message it charged as if it were in time.
+//! What the model has counted and priced stays: the card has done its work, only the host does not see it. A delay
+//! alone moves the host's clock, for nothing that follows from a completion can precede it; what the model charged the
+//! host for the message it charged as if it were in time.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -183,7 +185,8 @@ pub struct FaultInjector {
     /// Values that can be out of range, and what their ranges are.
     values: HostValues,
     limits: CardLimits,
-    /// Control requests that are not answered: token and operation. At most [`MAX_ASKED`]. (Attack: a host that asks without end.)
+    /// Control requests that are not answered: token and operation. At most [`MAX_ASKED`]. (Attack: a host that asks
+    /// without end.)
     asked: VecDeque<(u64, u32)>,
 }
 
@@ -363,7 +366,8 @@ impl FaultInjector {
         spoiled
     }
 
-    /// The length that the used ring is to have of a buffer into which a shell has written so many bytes: an answer, or an event.
+    /// The length that the used ring is to have of a buffer into which a shell has written so many bytes: an answer, or
+    /// an event.
     pub fn used_length(&mut self, bytes: u32) -> u32 {
         let output = Output::Complete { at: self.now, token: 0, bytes };
         match self.spoil_value(output) {
@@ -1001,8 +1005,8 @@ mod tests {
     }
 
     proptest! {
-        /// Every byte that the model wrote reached memory or was withheld, every interrupt was raised, lost or doubled, and
-        /// nothing was written where the model wrote nothing.
+        /// Every byte that the model wrote reached memory or was withheld, every interrupt was raised, lost or doubled,
+        /// and nothing was written where the model wrote nothing.
         #[test]
         fn the_account_is_exact(outputs in outputs(), rates in rates(), seed: u64) {
             let bytes_of = |outputs: &[Output]| -> (u64, u64) {

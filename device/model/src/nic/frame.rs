@@ -1,5 +1,5 @@
-//! Frames that many may hold: the card that sent one and may have to send it again, the network, whoever captures it, and
-//! the card that stores parts of it later.
+//! Frames that many may hold: the card that sent one and may have to send it again, the network, whoever captures it,
+//! and the card that stores parts of it later.
 
 use alloc::sync::Arc;
 use core::fmt;
@@ -7,8 +7,8 @@ use core::ops::{Deref, Range};
 
 use crate::nic::FrameBytes;
 
-/// A finished frame: owned, counted, and never changed under anybody who holds it. A short one lives inline and is copied
-/// where it is cloned; of a long one a clone is a reference. A card may keep it for as long as it likes.
+/// A finished frame: owned, counted, and never changed under anybody who holds it. A short one lives inline and is
+/// copied where it is cloned; of a long one a clone is a reference. A card may keep it for as long as it likes.
 #[derive(Clone)]
 pub struct SharedFrame(Bytes);
 
@@ -21,7 +21,8 @@ pub struct Piece<'a> {
     pub bytes: Range<usize>,
 }
 
-/// The head of a frame whose data lies elsewhere. Whoever has it cannot look at the data, and keeps nothing of the frame.
+/// The head of a frame whose data lies elsewhere. Whoever has it cannot look at the data, and keeps nothing of the
+/// frame.
 #[derive(Clone, Copy, Debug)]
 pub struct LentHead<'a> {
     /// All of the frame before the data, without check words.
@@ -77,8 +78,8 @@ impl SharedFrame {
         }
     }
 
-    /// Flips a bit, counted from the lowest of the first byte, as a bad link does. Others that hold the frame keep it as it
-    /// was. Nothing happens when it has no such bit.
+    /// Flips a bit, counted from the lowest of the first byte, as a bad link does. Others that hold the frame keep it
+    /// as it was. Nothing happens when it has no such bit.
     pub fn flip(&mut self, bit: u32) {
         let bytes = match &mut self.0 {
             Bytes::Short(bytes) => bytes,

@@ -1,7 +1,7 @@
 //! A card takes another program while its guests run: what is under way ends first, by the program that began it.
 //!
-//! Where several cards take one together, each [begins](HandOver::Begin), and whoever drives them waits until every card
-//! [is drained](Progress::Drained) and no frame of theirs is on the network; then all [switch](HandOver::Switch).
+//! Where several cards take one together, each [begins](HandOver::Begin), and whoever drives them waits until every
+//! card [is drained](Progress::Drained) and no frame of theirs is on the network; then all [switch](HandOver::Switch).
 
 use alloc::string::String;
 
@@ -10,8 +10,8 @@ use thiserror::Error;
 /// What a card is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandOver<'a> {
-    /// Take this program, once what is under way has ended: from now on the card begins nothing new. It switches when it is told
-    /// to, or once it is drained by itself.
+    /// Take this program, once what is under way has ended: from now on the card begins nothing new. It switches when
+    /// it is told to, or once it is drained by itself.
     Begin {
         /// The program, as the model's own tools write it. Empty: the one that the card was made with.
         image: &'a [u8],
@@ -20,7 +20,8 @@ pub enum HandOver<'a> {
     },
     /// Switch: all others are drained, too. A card that does not wait for this word does nothing.
     Switch,
-    /// Go on with the program before: another card does not take this one. A card that does not wait for word does nothing.
+    /// Go on with the program before: another card does not take this one. A card that does not wait for word does
+    /// nothing.
     Cancel,
 }
 

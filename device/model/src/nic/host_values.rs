@@ -1,9 +1,9 @@
-//! Values that a card gives its host and that a driver must check before it uses them: lengths, indices, handles, counts and
-//! generations.
+//! Values that a card gives its host and that a driver must check before it uses them: lengths, indices, handles,
+//! counts and generations.
 //!
 //! Each model declares where its values stand, as one table ([`crate::nic::registry::Model::host_values`]). The fault
-//! [`crate::nic::fault_injector::Fault::InvalidValue`] puts one of them out of its range. So a driver that believes the device is
-//! found with every model by the same code.
+//! [`crate::nic::fault_injector::Fault::InvalidValue`] puts one of them out of its range. So a driver that believes the
+//! device is found with every model by the same code.
 
 use niclab_abi::control::{COUNTERS_PER_REPLY, MAX_COUNTERS, OP_COUNTERS, OP_PORT_OPEN};
 use niclab_abi::firmware::OP_FIRMWARE_LOAD;
@@ -63,7 +63,8 @@ pub enum Bound {
     Ports,
     /// One byte more than the longest message.
     MessageBytes,
-    /// Every value but the one that the host gave: it is given back as it was, and a driver may not take it for an address.
+    /// Every value but the one that the host gave: it is given back as it was, and a driver may not take it for an
+    /// address.
     Unknown,
 }
 
@@ -121,7 +122,8 @@ impl HostValue {
         if least > mask {
             return None;
         }
-        // The first out of range, one further (an index that is scaled), the middle of the bits (a sign), and all of them.
+        // The first out of range, one further (an index that is scaled), the middle of the bits (a sign), and all of
+        // them.
         Some(match choice % Self::CHOICES {
             0 => least,
             1 => least.saturating_mul(2).min(mask),

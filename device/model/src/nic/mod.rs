@@ -1,7 +1,7 @@
 //! The boundary of every NIC model: what goes in, what comes out.
 //!
-//! A shell feeds [`Nic::handle`] and drains [`Nic::poll_output`]. The same three verbs serve a model that is told
-//! what to do by stores into a page, by commands in one, or by descriptors on a queue; inputs are added here with the first
+//! A shell feeds [`Nic::handle`] and drains [`Nic::poll_output`]. The same three verbs serve a model that is told what
+//! to do by stores into a page, by commands in one, or by descriptors on a queue; inputs are added here with the first
 //! model that needs them, never beside it.
 
 pub mod alone;
@@ -80,8 +80,8 @@ pub enum Input<'a> {
     /// A chain of a descriptor queue: the model has it until its [`Output::Complete`]. Only models that ask for some
     /// ([`Nic::descriptors_wanted`]) get any.
     Descriptor(Descriptor),
-    /// The host has notified a descriptor queue: a poll demand, for a model whose descriptors lie in rings of the guest's
-    /// memory. What the queue itself holds comes as [`Input::Descriptor`].
+    /// The host has notified a descriptor queue: a poll demand, for a model whose descriptors lie in rings of the
+    /// guest's memory. What the queue itself holds comes as [`Input::Descriptor`].
     PollDemand {
         /// Which queue.
         queue: DescriptorQueue,
@@ -97,8 +97,8 @@ pub enum Input<'a> {
         /// What [`Output::Frame`] said of it.
         message: Option<TraceTag>,
     },
-    /// A frame arrived from the link that nobody encoded: at the time of the call its last byte is there. Only models that have an
-    /// outbox ([`Nic::outbox`]) get any, and only of their own protocol.
+    /// A frame arrived from the link that nobody encoded: at the time of the call its last byte is there. Only models
+    /// that have an outbox ([`Nic::outbox`]) get any, and only of their own protocol.
     Parcel {
         /// What it says.
         parcel: &'a Parcel,
@@ -114,16 +114,18 @@ pub enum Input<'a> {
         /// Whether they are: otherwise not all of the ranges were the guest's memory.
         is_whole: bool,
     },
-    /// The other answer to [`Output::DmaRead`], to a card that [`Nic::lends`]: all of the bytes are the host's memory, and may stay
-    /// there until they are stored where they are to go. What is sent is an [`Output::LentFrame`], which is polled next.
+    /// The other answer to [`Output::DmaRead`], to a card that [`Nic::lends`]: all of the bytes are the host's memory,
+    /// and may stay there until they are stored where they are to go. What is sent is an [`Output::LentFrame`], which
+    /// is polled next.
     Lent {
         /// Token of the output.
         token: u64,
         /// What the output wanted the bytes appended to.
         into: FrameBytes,
     },
-    /// As [`Input::Frame`], to a card that [`Nic::lends`], of a frame that is sound and whose data still lies where its sender read
-    /// it. What of it is to be stored is named by [`Output::DmaLent`] at once: the frame is gone when this input's outputs are.
+    /// As [`Input::Frame`], to a card that [`Nic::lends`], of a frame that is sound and whose data still lies where its
+    /// sender read it. What of it is to be stored is named by [`Output::DmaLent`] at once: the frame is gone when this
+    /// input's outputs are.
     LentFrame {
         /// All of the frame before the data, without check words.
         lent: LentHead<'a>,
@@ -197,8 +199,8 @@ impl DescriptorQueue {
     pub const ALL: [Self; 2] = [Self::Transmit, Self::Receive];
 }
 
-/// A chain of a descriptor queue. Its memory was named in no control request: the shell has checked all of it against the
-/// guest's memory table, and checks each access again.
+/// A chain of a descriptor queue. Its memory was named in no control request: the shell has checked all of it against
+/// the guest's memory table, and checks each access again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Descriptor {
     /// Comes back with the [`Output::Complete`].
@@ -240,11 +242,11 @@ pub enum Register {
 pub enum Content {
     /// Data, of which a later write tells.
     Data,
-    /// A slot, a descriptor or an event. The last word makes it the host's: until the host sees that word change, all of
-    /// it is the device's. The words before the last are data.
+    /// A slot, a descriptor or an event. The last word makes it the host's: until the host sees that word change, all
+    /// of it is the device's. The words before the last are data.
     Completion {
-        /// The bits of the last word that say what came and how it went. The others are ownership: by them alone the host
-        /// sees that the word is new.
+        /// The bits of the last word that say what came and how it went. The others are ownership: by them alone the
+        /// host sees that the word is new.
         status: u64,
     },
     /// Counts, each of them of use by itself. The next write replaces all of them.
@@ -252,12 +254,12 @@ pub enum Content {
 }
 
 /// What a model wants done, and when in model time. A shell carries outputs out in the order in which they are polled.
-/// Models name memory that the host gave them, in a control request or by a descriptor; a shell checks every address against
-/// the guest's memory table.
+/// Models name memory that the host gave them, in a control request or by a descriptor; a shell checks every address
+/// against the guest's memory table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Store `words` into host memory from `address` on, in ascending order, each word with release ordering after those
-    /// before it.
+    /// Store `words` into host memory from `address` on, in ascending order, each word with release ordering after
+    /// those before it.
     DmaWrite {
         /// When the last word is visible to the host.
         at: Time,
@@ -270,8 +272,8 @@ pub enum Output {
         /// The message that caused it, where one did and the ledger knows.
         message: Option<TraceTag>,
     },
-    /// Store a part of a frame into host memory, byte by byte where it must be: data, of which a later write tells. The frame
-    /// may have come long ago.
+    /// Store a part of a frame into host memory, byte by byte where it must be: data, of which a later write tells. The
+    /// frame may have come long ago.
     DmaFrame {
         /// When the last byte is visible to the host.
         at: Time,
@@ -284,9 +286,9 @@ pub enum Output {
         /// The message whose data it is, where the ledger knows.
         message: Option<TraceTag>,
     },
-    /// Load host memory, append it to `into`, and answer by [`Input::DmaData`] at the same instant, before the next output
-    /// is polled. A range of one aligned word of 64 bits is loaded at once, with acquire ordering before the ranges behind it:
-    /// what the host stored before it stored that word is in them.
+    /// Load host memory, append it to `into`, and answer by [`Input::DmaData`] at the same instant, before the next
+    /// output is polled. A range of one aligned word of 64 bits is loaded at once, with acquire ordering before the
+    /// ranges behind it: what the host stored before it stored that word is in them.
     DmaRead {
         /// When the last byte is in the NIC.
         at: Time,
@@ -294,13 +296,14 @@ pub enum Output {
         token: u64,
         /// Where from, in this order.
         ranges: HostRanges,
-        /// What the bytes are appended to: the head of a frame, so that data is copied once. Empty where words are wanted.
+        /// What the bytes are appended to: the head of a frame, so that data is copied once. Empty where words are
+        /// wanted.
         into: FrameBytes,
         /// The message that it is for, where the ledger knows.
         message: Option<TraceTag>,
     },
-    /// Load bytes that the host stored into a window of the card, append them to `into`, and answer by [`Input::DmaData`] as to
-    /// [`Output::DmaRead`]. They are in the card already, so that nothing crosses the bus.
+    /// Load bytes that the host stored into a window of the card, append them to `into`, and answer by
+    /// [`Input::DmaData`] as to [`Output::DmaRead`]. They are in the card already, so that nothing crosses the bus.
     WindowRead {
         /// When the card has them in hand.
         at: Time,
@@ -317,13 +320,13 @@ pub enum Output {
     Frame {
         /// When its first byte is ready for the link.
         at: Time,
-        /// When its last byte is: a link waits for a source that is slower than itself. The same instant for a frame that
-        /// is whole before it leaves.
+        /// When its last byte is: a link waits for a source that is slower than itself. The same instant for a frame
+        /// that is whole before it leaves.
         tail: Time,
         /// The frame.
         frame: SharedFrame,
-        /// The message that it carries; none for frames of the NIC's own, such as flow control. Travels beside the frame
-        /// and is known to ledgers alone: what the receiver does must follow from the frame.
+        /// The message that it carries; none for frames of the NIC's own, such as flow control. Travels beside the
+        /// frame and is known to ledgers alone: what the receiver does must follow from the frame.
         message: Option<TraceTag>,
     },
     /// As [`Output::Frame`], of a frame whose data lies where the bytes lie that were lent last ([`Input::Lent`]).
@@ -435,8 +438,8 @@ pub trait Nic: Observed {
     /// Takes one input at model time `now`. Never fails: what is wrong is answered, counted or raised, as the host
     /// interface says.
     ///
-    /// What it does over the bus it does on `node`, whose host and bus it has for as long as the call takes. Other masters
-    /// of the node have them between two calls.
+    /// What it does over the bus it does on `node`, whose host and bus it has for as long as the call takes. Other
+    /// masters of the node have them between two calls.
     fn handle(&mut self, now: Time, input: Input<'_>, node: &mut NodeBus);
 
     /// The host memory that a control request would let the model touch. A shell refuses the request with
@@ -446,8 +449,8 @@ pub trait Nic: Observed {
     /// The next effect, until there is none. Drained after every [`Nic::handle`].
     fn poll_output(&mut self) -> Option<Output>;
 
-    /// The card's side of the short way ([`parcel`]), for a model that leaves and takes parcels. Such a model never has work in hand
-    /// ([`Nic::poll_work`]). What is in it is what [`Nic::poll_output`] has.
+    /// The card's side of the short way ([`parcel`]), for a model that leaves and takes parcels. Such a model never has
+    /// work in hand ([`Nic::poll_work`]). What is in it is what [`Nic::poll_output`] has.
     fn outbox(&mut self) -> Option<&mut Outbox> {
         None
     }
@@ -460,14 +463,14 @@ pub trait Nic: Observed {
     /// The one next deadline, or none.
     fn poll_timeout(&self) -> Option<Time>;
 
-    /// A deadline at which the card only goes on with what it has in hand, if there is one: no timer, which waits for something that
-    /// may not come. A live shell lets it come as soon as nothing is in flight, and waits for no guest.
+    /// A deadline at which the card only goes on with what it has in hand, if there is one: no timer, which waits for
+    /// something that may not come. A live shell lets it come as soon as nothing is in flight, and waits for no guest.
     fn poll_work(&self) -> Option<Time> {
         None
     }
 
-    /// How many more chains of `queue` the model takes now. A shell leaves the others in the queue, and looks again after
-    /// other inputs. `None` for a model that never takes any.
+    /// How many more chains of `queue` the model takes now. A shell leaves the others in the queue, and looks again
+    /// after other inputs. `None` for a model that never takes any.
     fn descriptors_wanted(&self, queue: DescriptorQueue) -> Option<usize> {
         let _ = queue;
         None
@@ -481,8 +484,9 @@ pub trait Nic: Observed {
     fn is_open(&self, port: u32) -> bool;
 
     /// Whether ordinary frames concern it: it has a station beside the node's Ethernet function
-    /// ([`crate::fabric::ethernet::mac_of_station`]). Then frames come that are addressed to stations of the node or to all, of
-    /// whatever type and from whomever, and with an address that may be of no station; a card without stations never gets any.
+    /// ([`crate::fabric::ethernet::mac_of_station`]). Then frames come that are addressed to stations of the node or to
+    /// all, of whatever type and from whomever, and with an address that may be of no station; a card without stations
+    /// never gets any.
     fn has_stations(&self) -> bool {
         false
     }
@@ -501,55 +505,58 @@ pub trait Nic: Observed {
         Progress::Runs
     }
 
-    /// How often programs were taken, as the card's frames tell others; cards of different epochs do not understand one another.
+    /// How often programs were taken, as the card's frames tell others; cards of different epochs do not understand one
+    /// another.
     fn epoch(&self) -> u16 {
         0
     }
 
-    /// Whether bytes may be lent to the card, and frames with lent data come to it; and what makes such a frame whole once its data
-    /// stands behind its head after all, because somebody wants to keep it or to look at it: its check words are written. The
-    /// card of a model that sends what it reads as it is, and stores what it gets as it comes, says so; one that looks at the
-    /// data does not, and never meets a frame that is not there.
+    /// Whether bytes may be lent to the card, and frames with lent data come to it; and what makes such a frame whole
+    /// once its data stands behind its head after all, because somebody wants to keep it or to look at it: its check
+    /// words are written. The card of a model that sends what it reads as it is, and stores what it gets as it comes,
+    /// says so; one that looks at the data does not, and never meets a frame that is not there.
     fn lends(&self) -> Option<Finish> {
         None
     }
 
-    /// Work done since the model was made, in units of about ten nanoseconds of a host processor's time: an estimate of what
-    /// inputs and outputs so far have cost the shell's thread, so that a shell which many guests share can stop after so
-    /// much of it and let another in. It only grows. Model time never follows from it, and it may change from one version
-    /// to the next. A model whose inputs all cost about the same need not count.
+    /// Work done since the model was made, in units of about ten nanoseconds of a host processor's time: an estimate of
+    /// what inputs and outputs so far have cost the shell's thread, so that a shell which many guests share can stop
+    /// after so much of it and let another in. It only grows. Model time never follows from it, and it may change from
+    /// one version to the next. A model whose inputs all cost about the same need not count.
     fn work_done(&self) -> u64 {
         0
     }
 }
 
-/// A NIC model as reports and monitors see it: nothing here changes what it does, but for the faults that are put into it.
+/// A NIC model as reports and monitors see it: nothing here changes what it does, but for the faults that are put into
+/// it.
 pub trait Observed {
     /// Messages stored for `port` since it was opened: what its program can have received.
     fn delivered(&self, port: u32) -> u64;
 
-    /// How often the wall clock of a live run decided in which order this node's host did things: what it did is counted
-    /// and priced, but another run of the same programs may differ.
+    /// How often the wall clock of a live run decided in which order this node's host did things: what it did is
+    /// counted and priced, but another run of the same programs may differ.
     fn unordered(&self) -> u64;
 
-    /// Launches that their program may have held back until it saw something of which no card is told: a counter that rose. A
-    /// shell that does not know what a program sees when cannot know when they were made.
+    /// Launches that their program may have held back until it saw something of which no card is told: a counter that
+    /// rose. A shell that does not know what a program sees when cannot know when they were made.
     fn untold(&self) -> u64 {
         0
     }
 
-    /// A measured part begins: what this card does round and round while it has nothing else to do begins anew, so that what a
-    /// part takes does not depend on what came before it.
+    /// A measured part begins: what this card does round and round while it has nothing else to do begins anew, so that
+    /// what a part takes does not depend on what came before it.
     fn begin_part(&mut self, _: Time) {}
 
-    /// What every crossing of this card has cost: those of the network and of other masters on the node's bus are in theirs.
+    /// What every crossing of this card has cost: those of the network and of other masters on the node's bus are in
+    /// theirs.
     fn ledger(&self) -> &Ledger;
 
     /// To keep single stages, or to turn the ledger off.
     fn ledger_mut(&mut self) -> &mut Ledger;
 
-    /// Other masters on the node's bus that this model brings: cards beside the NIC, each with a ledger of its own, in an order that
-    /// stays.
+    /// Other masters on the node's bus that this model brings: cards beside the NIC, each with a ledger of its own, in
+    /// an order that stays.
     fn peripherals(&self) -> Vec<(&'static str, &Ledger)> {
         Vec::new()
     }
@@ -572,7 +579,8 @@ pub trait Observed {
         Vec::new()
     }
 
-    /// Who puts faults into what this model wants done; a model by itself has nobody. See [`crate::nic::fault_injector`].
+    /// Who puts faults into what this model wants done; a model by itself has nobody. See
+    /// [`crate::nic::fault_injector`].
     fn fault_injector(&self) -> Option<&FaultInjector> {
         None
     }
@@ -582,7 +590,8 @@ pub trait Observed {
         None
     }
 
-    /// Who holds back what the host sees of this model, where it is unkind; a model by itself is not. See [`crate::nic::unkind`].
+    /// Who holds back what the host sees of this model, where it is unkind; a model by itself is not. See
+    /// [`crate::nic::unkind`].
     fn unkind(&self) -> Option<&Unkind> {
         None
     }

@@ -1,10 +1,10 @@
-//! The short way of a message: what a card wants done, left where a shell finds it without a frame being encoded, moved or
-//! looked through.
+//! The short way of a message: what a card wants done, left where a shell finds it without a frame being encoded, moved
+//! or looked through.
 //!
-//! A model decides all that it does as ever. Where its [`Outbox`] is open, the frames that it sends first are left as [`Parcel`]s, in
-//! the words that they are made of, and the stores among them as [`Deposit`]s. A shell that can carry a parcel there and then gives it
-//! to the other card by [`Input::Parcel`](crate::nic::Input::Parcel). Any other polls, and gets the frame and the store as
-//! [`Output`]s: so a parcel can be taken up at any place, and left at any place.
+//! A model decides all that it does as ever. Where its [`Outbox`] is open, the frames that it sends first are left as
+//! [`Parcel`]s, in the words that they are made of, and the stores among them as [`Deposit`]s. A shell that can carry a
+//! parcel there and then gives it to the other card by [`Input::Parcel`](crate::nic::Input::Parcel). Any other polls,
+//! and gets the frame and the store as [`Output`]s: so a parcel can be taken up at any place, and left at any place.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -17,8 +17,8 @@ use crate::time::{Passage, Time};
 /// Words of a parcel behind its head: payload and tag of a slot. Ours: what is longer goes as a frame.
 pub const PARCEL_WORDS: usize = niclab_abi::bar::PAYLOAD_WORDS + niclab_abi::bar::TAG_WORDS;
 
-/// A frame from a card to the card of one other node, between the two cards' own Ethernet addresses, which nobody has encoded. What
-/// its check sequences would say, it is: sound.
+/// A frame from a card to the card of one other node, between the two cards' own Ethernet addresses, which nobody has
+/// encoded. What its check sequences would say, it is: sound.
 #[derive(Clone, Copy, Debug)]
 pub struct Parcel {
     /// When its first byte is ready for the link, and when its last is.
@@ -112,12 +112,12 @@ enum Kind {
     Deposit,
 }
 
-/// Parcels and deposits that lie one behind the other, at most. Ours: more than follow from one input, but for the credits of a large
-/// queue that was released at once. What is more lies behind them as outputs.
+/// Parcels and deposits that lie one behind the other, at most. Ours: more than follow from one input, but for the
+/// credits of a large queue that was released at once. What is more lies behind them as outputs.
 const PLACES: usize = 32;
 
-/// Where parcels and stores are left. Its places are filled from the first one on whenever nothing is left, so that the same few are
-/// used again and again.
+/// Where parcels and stores are left. Its places are filled from the first one on whenever nothing is left, so that the
+/// same few are used again and again.
 struct Counter {
     /// Place of the first one that is left, and the one behind the last.
     first: usize,

@@ -1,7 +1,7 @@
 //! What a NIC model says of itself, so that shared code looks it up and never asks which model it is.
 //!
-//! Each model has one [`Model`], in a file `descriptor.rs` of its folder; [`crate::models::MODELS`] lists them. Cluster files, their
-//! schema, the daemon, the simulator and its swarms all read from there.
+//! Each model has one [`Model`], in a file `descriptor.rs` of its folder; [`crate::models::MODELS`] lists them. Cluster
+//! files, their schema, the daemon, the simulator and its swarms all read from there.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -53,10 +53,11 @@ pub struct Model {
     pub features: u64,
     /// The values that a card gives its host and that a driver must check before it uses them.
     pub host_values: HostValues,
-    /// The message of a program's that begins in a frame, as the frame says. None where none does: it goes on in this frame, or
-    /// the frame is the cards' own.
+    /// The message of a program's that begins in a frame, as the frame says. None where none does: it goes on in this
+    /// frame, or the frame is the cards' own.
     pub begun: fn(&[u8]) -> Option<Begun>,
-    /// Which node the routing of one of its frames leads to, where they have routing of their own beside the Ethernet header.
+    /// Which node the routing of one of its frames leads to, where they have routing of their own beside the Ethernet
+    /// header.
     pub routing: Option<Routing>,
     /// Makes a card.
     pub build: fn(&Values, Seat) -> Result<AnyNic, BuildError>,
@@ -379,8 +380,8 @@ pub struct Limits {
     pub message_raised_by: Option<&'static str>,
     /// A message is a multiple of this, in bytes.
     pub message_unit_bytes: u32,
-    /// Payload that a program may have pushed into a port's outbound queue and that has not left; zero for a card that nothing is
-    /// pushed into.
+    /// Payload that a program may have pushed into a port's outbound queue and that has not left; zero for a card that
+    /// nothing is pushed into.
     pub payload_bytes: u64,
     /// How programs push: so much of a payload first, then segments that double; zero: whole messages.
     pub first_segment_bytes: u64,
@@ -430,7 +431,8 @@ impl Promises {
         Self { sound: self.sound.and(other.sound), faulty: self.faulty.and(other.faulty) }
     }
 
-    /// What is promised on a network with faults or without, whose switch drops frames unless its queues are deep enough.
+    /// What is promised on a network with faults or without, whose switch drops frames unless its queues are deep
+    /// enough.
     #[must_use]
     pub const fn on(self, is_faulty: bool, is_deep: bool) -> Promise {
         let lossy = if is_faulty || !is_deep { self.faulty } else { self.sound };
@@ -458,18 +460,18 @@ pub struct Programs {
 
 /// How a swarm of random runs comes to a model.
 pub struct Swarm {
-    /// Of the runs whose messages the cluster function carries, one in so many is of this model; the first model of the registry
-    /// has the rest. Zero: only runs that are asked for by name, so that a model that comes later changes nothing of what a
-    /// seed has stood for.
+    /// Of the runs whose messages the cluster function carries, one in so many is of this model; the first model of the
+    /// registry has the rest. Zero: only runs that are asked for by name, so that a model that comes later changes
+    /// nothing of what a seed has stood for.
     pub one_in: u32,
     /// Whether devices of drawn runs have faults.
     pub draws_device_faults: bool,
-    /// Whether values are drawn from a stream of the seed that is the model's alone. Then one more draw, or one less, changes
-    /// neither what is drawn after it, such as links and faults, nor anything of another model. Models that came before it draw
-    /// from the stream of all.
+    /// Whether values are drawn from a stream of the seed that is the model's alone. Then one more draw, or one less,
+    /// changes neither what is drawn after it, such as links and faults, nor anything of another model. Models that
+    /// came before it draw from the stream of all.
     pub draws_apart: bool,
-    /// Draws values, and changes what the workload is where the model can do more or less than the usual. What a seed stands
-    /// for follows from the draws and their order.
+    /// Draws values, and changes what the workload is where the model can do more or less than the usual. What a seed
+    /// stands for follows from the draws and their order.
     pub draw: fn(&mut Draw<'_>, &mut DrawnWorkload) -> Values,
 }
 
@@ -485,8 +487,8 @@ pub struct DrawnWorkload {
     pub message_bytes: u32,
     /// Slices of each receive queue, or events.
     pub slices: u32,
-    /// How programs receive: the place among the ways that workloads know. Only for [`niclab_abi::config::FEATURE_LISTS`]
-    /// and [`niclab_abi::config::FEATURE_CHANNELS`].
+    /// How programs receive: the place among the ways that workloads know. Only for
+    /// [`niclab_abi::config::FEATURE_LISTS`] and [`niclab_abi::config::FEATURE_CHANNELS`].
     pub receive: usize,
     /// Messages go to cards beside the NICs, which send them back.
     pub echoes: bool,

@@ -1,16 +1,16 @@
-//! Launches of one port that follow one another and ask for the same, taken, priced and delivered together: the short way of a
-//! message ([`parcel`](crate::nic::parcel)), for as many at a time as there are.
+//! Launches of one port that follow one another and ask for the same, taken, priced and delivered together: the short
+//! way of a message ([`parcel`](crate::nic::parcel)), for as many at a time as there are.
 //!
-//! What is said of the first is true of all of them: whether they are sent, where to, how long each is on its way where nobody is
-//! met. Each still waits where it meets others, so that its instants are worked out one after the other, by the functions by which
-//! they are worked out one by one; what is left out is what is the same for all, and a look at the ledger for each crossing. Where
-//! each meets what the one before it met, a fixed span later, they are carried on without that
-//! ([`steady`](crate::platform::steady)). All that a card is afterwards, to the last count, is what it is when each launch is fed to it by itself
-//! ([`Input::PageStore`](crate::nic::Input::PageStore)), and each frame
+//! What is said of the first is true of all of them: whether they are sent, where to, how long each is on its way where
+//! nobody is met. Each still waits where it meets others, so that its instants are worked out one after the other, by
+//! the functions by which they are worked out one by one; what is left out is what is the same for all, and a look at
+//! the ledger for each crossing. Where each meets what the one before it met, a fixed span later, they are carried on
+//! without that ([`steady`](crate::platform::steady)). All that a card is afterwards, to the last count, is what it is
+//! when each launch is fed to it by itself ([`Input::PageStore`](crate::nic::Input::PageStore)), and each frame
 //! ([`Input::Parcel`](crate::nic::Input::Parcel)).
 //!
-//! A shell asks the sender's model for the way ([`InSeries::way`]), and the receiver's how many it takes ([`InSeries::most`]). Then it
-//! takes so many launches or fewer, and nothing of it can fail any more.
+//! A shell asks the sender's model for the way ([`InSeries::way`]), and the receiver's how many it takes
+//! ([`InSeries::most`]). Then it takes so many launches or fewer, and nothing of it can fail any more.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -37,7 +37,8 @@ pub struct Way {
     pub is_routed: bool,
     /// Bytes of each frame.
     pub bytes: usize,
-    /// As [`Parcel::head`](crate::nic::parcel::Parcel::head), of the first. What the others have follows from it by their protocol.
+    /// As [`Parcel::head`](crate::nic::parcel::Parcel::head), of the first. What the others have follows from it by
+    /// their protocol.
     pub head: [u64; 2],
     /// Which words of its slot each carries.
     pub words: Range<usize>,
@@ -120,15 +121,16 @@ impl Series {
 
 /// The card's side of series.
 pub trait InSeries {
-    /// The way of launches of `port` with this code, if the next ones can be sent as a series: all that each of them causes is a frame,
-    /// and what tells its program of free slots. Nothing changes by asking.
+    /// The way of launches of `port` with this code, if the next ones can be sent as a series: all that each of them
+    /// causes is a frame, and what tells its program of free slots. Nothing changes by asking.
     fn way(&self, port: u32, code: u32) -> Option<Way>;
 
-    /// How many messages that come by this way the card takes as a series: all that each of them causes is a store. Nothing changes by
-    /// asking.
+    /// How many messages that come by this way the card takes as a series: all that each of them causes is a store.
+    /// Nothing changes by asking.
     fn most(&self, way: &Way) -> usize;
 
-    /// Takes launches, each when the host can begin with it. What tells their program of free slots is in the card's outbox.
+    /// Takes launches, each when the host can begin with it. What tells their program of free slots is in the card's
+    /// outbox.
     fn launch(&mut self, series: &mut Series, node: &mut NodeBus);
 
     /// Takes what has come of a series, all of it.

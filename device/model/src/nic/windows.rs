@@ -1,7 +1,7 @@
 //! What a model has in the BAR behind the information page: windows, which its descriptor declares.
 //!
-//! Shells lay the BAR out by the declaration, and tell the driver where everything is ([`niclab_abi::bar::Window`]). Driver and
-//! library follow that table, so that a window needs nothing in either.
+//! Shells lay the BAR out by the declaration, and tell the driver where everything is ([`niclab_abi::bar::Window`]).
+//! Driver and library follow that table, so that a window needs nothing in either.
 
 use alloc::vec::Vec;
 
@@ -16,8 +16,8 @@ use thiserror::Error;
 pub struct Window {
     /// The name in sentences.
     pub name: &'static str,
-    /// What it is for, told to programs: a `WINDOW_` of [`niclab_abi::bar`], or from [`WINDOW_OF_MODEL`] on a number by which the
-    /// model's own library finds it. No two windows of a model have the same.
+    /// What it is for, told to programs: a `WINDOW_` of [`niclab_abi::bar`], or from [`WINDOW_OF_MODEL`] on a number by
+    /// which the model's own library finds it. No two windows of a model have the same.
     pub kind: u32,
     /// Pages of each owner.
     pub pages: u32,
@@ -106,8 +106,8 @@ pub struct Layout {
     pub pages: u32,
 }
 
-/// Lays out the BAR of a card with so many ports: the information page, then window behind window, the parts of a window's
-/// ports side by side, so that each window is one stretch of a single caching.
+/// Lays out the BAR of a card with so many ports: the information page, then window behind window, the parts of a
+/// window's ports side by side, so that each window is one stretch of a single caching.
 ///
 /// # Errors
 /// [`LayoutError`] names the window.

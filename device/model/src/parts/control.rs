@@ -1,5 +1,5 @@
-//! Control requests: decoded once, checked, carried out and answered. The operations that every card has are here; a model
-//! adds its own ([`OwnOperation`]) and does what they ask for ([`Controlled`]).
+//! Control requests: decoded once, checked, carried out and answered. The operations that every card has are here; a
+//! model adds its own ([`OwnOperation`]) and does what they ask for ([`Controlled`]).
 
 use alloc::vec::Vec;
 
@@ -234,8 +234,8 @@ pub fn memory_named_by<C: Controlled>(request: &[u8]) -> HostRanges {
     }
 }
 
-/// Carries a request out, or refuses it, and queues the reply. Control requests belong to no message and have no price, but
-/// for what they make the card read.
+/// Carries a request out, or refuses it, and queues the reply. Control requests belong to no message and have no price,
+/// but for what they make the card read.
 pub fn on_control<C: Controlled>(card: &mut C, now: Time, token: u64, request: &[u8]) {
     // Nothing that was decided before the answer is seen after it.
     let mut at = now;

@@ -1,20 +1,20 @@
 //! End-to-end credit flow control between one sending port and one receiving port.
 //!
 //! The receiver sets slots of its queue aside for a sender and announces an absolute **limit**: how many packets of the
-//! **connection** the sender may have sent in all. The sender numbers its packets from 1. Because limits and numbers are
-//! absolute, a message of this protocol may be lost, doubled or overtaken without harm:
+//! **connection** the sender may have sent in all. The sender numbers its packets from 1. Because limits and numbers
+//! are absolute, a message of this protocol may be lost, doubled or overtaken without harm:
 //!
 //! * a limit only ever moves the sender's window forward;
 //! * a packet counts once, in order; one that is late or doubled is discarded;
 //! * numbers that were skipped were lost on the way, and their credit comes back;
-//! * a sender that begins anew takes the next connection number, which resets the receiver's account; what belongs to an
-//!   older connection is recognised and discarded.
+//! * a sender that begins anew takes the next connection number, which resets the receiver's account; what belongs to
+//!   an older connection is recognised and discarded.
 //!
-//! The order in which sender and receiver are set up does not matter: the sender **requests** when its route is set, the
-//! receiver **offers** when it authorizes, and an offer is answered with a request. A request that finds an account
-//! which never knew the connection, from a sender that still holds credit of an earlier account, or has sent by it, is answered
-//! with a **renewal**: begin a new connection. Repeating the request is always safe, and is how a sender that waits too long
-//! finds out that an answer was lost.
+//! The order in which sender and receiver are set up does not matter: the sender **requests** when its route is set,
+//! the receiver **offers** when it authorizes, and an offer is answered with a request. A request that finds an account
+//! which never knew the connection, from a sender that still holds credit of an earlier account, or has sent by it, is
+//! answered with a **renewal**: begin a new connection. Repeating the request is always safe, and is how a sender that
+//! waits too long finds out that an answer was lost.
 
 use alloc::collections::VecDeque;
 
@@ -118,8 +118,8 @@ impl Window {
         self.arrivals.front().map_or(Time::ZERO, |&(_, at)| at)
     }
 
-    /// Takes a limit that arrived at `now`; false when it is stale or absurd, and then nothing changes. `most` bounds how
-    /// far a limit may run ahead of what was sent: the largest receive queue there is.
+    /// Takes a limit that arrived at `now`; false when it is stale or absurd, and then nothing changes. `most` bounds
+    /// how far a limit may run ahead of what was sent: the largest receive queue there is.
     pub fn on_limit(&mut self, now: Time, connection: u16, limit: u32, most: u32) -> bool {
         let is_valid =
             connection == self.connection && ahead(limit, self.limit) > 0 && ahead(limit, self.sent) <= most;
@@ -219,8 +219,9 @@ impl Grant {
     pub fn on_request(&mut self, connection: u16, sent: u32, is_window_open: bool) -> Answer {
         match self.connection {
             Some(current) if connection == current => {
-                // What was sent and is not here by now was lost, or will be late. More than this account allowed was sent by
-                // credit of an earlier one, whose announcement came late: it is in no books, and nothing would ever be again.
+                // What was sent and is not here by now was lost, or will be late. More than this account allowed was
+                // sent by credit of an earlier one, whose announcement came late: it is in no books, and nothing would
+                // ever be again.
                 let missing = ahead(sent, self.received);
                 if missing > ahead(self.announced, self.received) {
                     return Answer::Renew;
@@ -279,7 +280,8 @@ impl Grant {
         Ok(distance - 1)
     }
 
-    /// How many packets from this one on are accepted one behind the other under credit flow control, with none lost before them.
+    /// How many packets from this one on are accepted one behind the other under credit flow control, with none lost
+    /// before them.
     pub fn room(&self, connection: u16, number: u32) -> u32 {
         if self.is_next(connection, number) { ahead(self.announced, self.received) } else { 0 }
     }
@@ -585,7 +587,8 @@ mod tests {
     }
 
     proptest! {
-        /// Packets that are counted together are those counted one by one, and so many go by credit that had come as is said.
+        /// Packets that are counted together are those counted one by one, and so many go by credit that had come as is
+        /// said.
         #[test]
         fn packets_are_counted_together_as_one_by_one(
             limits in prop::collection::vec((0..100_u64, 1..9_u32), 1..8),

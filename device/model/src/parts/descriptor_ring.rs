@@ -1,14 +1,14 @@
 //! Descriptors in rings or chains that lie in the host's memory, where the card walks them.
 //!
-//! One word of a descriptor says whose it is. The host fills the others and then gives the descriptor to the card by that word;
-//! the card gives it back by the same word, with a status, and touches it no more. So the card loads that word **first**, and
-//! what it loads behind it is what the host had stored before it gave the descriptor away. It loads a descriptor once and goes
-//! by its copy: what a host changes in a descriptor that is not its own changes nothing.
+//! One word of a descriptor says whose it is. The host fills the others and then gives the descriptor to the card by
+//! that word; the card gives it back by the same word, with a status, and touches it no more. So the card loads that
+//! word **first**, and what it loads behind it is what the host had stored before it gave the descriptor away. It loads
+//! a descriptor once and goes by its copy: what a host changes in a descriptor that is not its own changes nothing.
 //!
 //! Sans-IO. A model asks where to look ([`DescriptorRing::look`]), has that read
 //! ([`Effects::fetch_descriptor`](crate::parts::effects::Effects::fetch_descriptor)), tells what was there
-//! ([`DescriptorRing::on_data`]), and has a descriptor that is done with written back ([`DescriptorRing::write_back`]). A card
-//! that finds a descriptor which is not its own has come to the end, and looks again when the host demands it
+//! ([`DescriptorRing::on_data`]), and has a descriptor that is done with written back ([`DescriptorRing::write_back`]).
+//! A card that finds a descriptor which is not its own has come to the end, and looks again when the host demands it
 //! ([`DescriptorRing::demand`]).
 //!
 //! How a descriptor looks is its [`Layout`]'s to say: [`dec2114x`] is one.
@@ -174,13 +174,13 @@ pub struct DescriptorRing<L> {
 }
 
 impl<L: Layout> DescriptorRing<L> {
-    /// A walk that has not begun. The card has at most `max_taken` descriptors at a time: as many as it works at, since each
-    /// look is compared with all of them.
+    /// A walk that has not begun. The card has at most `max_taken` descriptors at a time: as many as it works at, since
+    /// each look is compared with all of them.
     ///
-    /// It looks at `demand_looks` descriptors for one demand of the host, at least as many as a ring can have: a driver demands
-    /// after it has given descriptors away, so that one demand never has to do for more. (The attack: another processor of
-    /// the guest gives every descriptor back to the card as soon as it is done with. Without a bound the card would never
-    /// come to the end, and neither would the shell's thread, which other guests share.)
+    /// It looks at `demand_looks` descriptors for one demand of the host, at least as many as a ring can have: a driver
+    /// demands after it has given descriptors away, so that one demand never has to do for more. (The attack: another
+    /// processor of the guest gives every descriptor back to the card as soon as it is done with. Without a bound the
+    /// card would never come to the end, and neither would the shell's thread, which other guests share.)
     pub fn new(layout: L, max_taken: usize, demand_looks: u32) -> Self {
         const { assert!(L::WORDS <= MAX_WORDS && L::OWNERSHIP < L::WORDS) };
         Self {
@@ -219,8 +219,8 @@ impl<L: Layout> DescriptorRing<L> {
         self.taken.clear();
     }
 
-    /// There may be descriptors of the card's where it came to the end: the host says so, or the card needs one, as for a
-    /// frame that has come.
+    /// There may be descriptors of the card's where it came to the end: the host says so, or the card needs one, as for
+    /// a frame that has come.
     pub fn demand(&mut self) {
         self.allowance = self.demand_looks;
         match &mut self.state {
@@ -235,15 +235,15 @@ impl<L: Layout> DescriptorRing<L> {
         self.state != State::Stopped
     }
 
-    /// Whether the card finds no more until it has given one back: it has as many as it can, or all that there are. A card that
-    /// then waits for the rest of something waits for ever. (The attacks: descriptors that never end what they begin, and a
-    /// chain that leads back into itself.)
+    /// Whether the card finds no more until it has given one back: it has as many as it can, or all that there are. A
+    /// card that then waits for the rest of something waits for ever. (The attacks: descriptors that never end what
+    /// they begin, and a chain that leads back into itself.)
     pub fn is_exhausted(&self) -> bool {
         self.taken.len() >= self.max_taken || self.taken.contains(&self.next)
     }
 
-    /// What must be read to find the next descriptor, in this order; [`Self::on_data`] gets the bytes, with this token. Nothing
-    /// while the card waits for a read or a demand, or [has all](Self::is_exhausted).
+    /// What must be read to find the next descriptor, in this order; [`Self::on_data`] gets the bytes, with this token.
+    /// Nothing while the card waits for a read or a demand, or [has all](Self::is_exhausted).
     pub fn look(&mut self, token: u64) -> Option<HostRanges> {
         if self.state != State::Running || self.is_exhausted() {
             return None;
@@ -298,8 +298,9 @@ impl<L: Layout> DescriptorRing<L> {
         Found::Broken(fault)
     }
 
-    /// The card is done with a descriptor and gives it back: what [`Effects::write_back`] must write, after all else that the
-    /// host shall find with it. Nothing when the ring was stopped meanwhile, and the memory may be somebody else's.
+    /// The card is done with a descriptor and gives it back: what [`Effects::write_back`] must write, after all else
+    /// that the host shall find with it. Nothing when the ring was stopped meanwhile, and the memory may be somebody
+    /// else's.
     ///
     /// [`Effects::write_back`]: crate::parts::effects::Effects::write_back
     pub fn write_back(&mut self, taken: Taken, ownership: u64) -> Option<WriteBack> {

@@ -23,7 +23,8 @@ use crate::time::{Passage, Time};
 /// Bytes of a word. Ours: the interface has words of 64 bits.
 pub const WORD_BYTES: u64 = 8;
 
-/// Bytes of a descriptor of a queue: those of a split virtqueue (Virtio 1.3, section 2.7.5), as of most cards of their time.
+/// Bytes of a descriptor of a queue: those of a split virtqueue (Virtio 1.3, section 2.7.5), as of most cards of their
+/// time.
 pub const DESCRIPTOR_BYTES: u64 = 16;
 
 /// The machines that most cards have; a unit with others asks [`HostInterface::machine`] for them.
@@ -228,15 +229,15 @@ impl<C: Counting> Effects<C> {
         self.interface.enter_passes(&mut self.machines[machine as usize], passes);
     }
 
-    /// Whether something can be done as a series: the ledger keeps no single stages, a shell looks for parcels, and nothing is to be
-    /// done before it.
+    /// Whether something can be done as a series: the ledger keeps no single stages, a shell looks for parcels, and
+    /// nothing is to be done before it.
     #[inline]
     pub fn takes_series(&self) -> bool {
         self.outbox.is_open() && self.outbox.is_empty() && !self.interface.ledger().is_recording()
     }
 
-    /// So many inputs of a series have come, of which no bytes are checked, each of which causes an output for which so many bytes are
-    /// copied.
+    /// So many inputs of a series have come, of which no bytes are checked, each of which causes an output for which so
+    /// many bytes are copied.
     #[inline]
     pub fn on_series(&mut self, count: usize, copied_bytes: u64) {
         debug_assert!(
@@ -314,7 +315,8 @@ impl<C: Counting> Effects<C> {
         self.read(BusTransfer::DmaRead, bytes, ready, token, ranges, into)
     }
 
-    /// Reads a descriptor of a ring in host memory, laid out as `L`: what [`DescriptorRing::look`] said. Returns when it is here.
+    /// Reads a descriptor of a ring in host memory, laid out as `L`: what [`DescriptorRing::look`] said. Returns when
+    /// it is here.
     ///
     /// [`DescriptorRing::look`]: crate::parts::descriptor_ring::DescriptorRing::look
     pub fn fetch_descriptor<L: Layout>(&mut self, ready: Time, token: u64, ranges: HostRanges) -> Time {
@@ -387,8 +389,8 @@ impl<C: Counting> Effects<C> {
         self.outbox.push(Output::Frame { at: head, tail, frame, message });
     }
 
-    /// Where to make the frame that is sent next, of so many bytes, if it can be left as it is: else it is to be encoded, and sent by
-    /// [`Effects::frame`].
+    /// Where to make the frame that is sent next, of so many bytes, if it can be left as it is: else it is to be
+    /// encoded, and sent by [`Effects::frame`].
     #[inline]
     pub fn parcel(&mut self, bytes: usize) -> Option<&mut Parcel> {
         let place = self.outbox.place_for_parcel();

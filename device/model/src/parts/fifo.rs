@@ -1,5 +1,5 @@
-//! A FIFO RAM split by pointer memory into up to eight queues of settable size (Fröning, Litz, Brüning 2007, sections 3.1
-//! and 3.2).
+//! A FIFO RAM split by pointer memory into up to eight queues of settable size (Fröning, Litz, Brüning 2007, sections
+//! 3.1 and 3.2).
 //!
 //! Time is analytic: a packet that was taken leaves its words at a known instant, and a packet that wants room learns
 //! when there will be some. Nothing is ticked.
@@ -73,8 +73,8 @@ struct Queue<T> {
 #[derive(Clone, Debug)]
 pub struct FifoRam<T> {
     ram: Vec<u64>,
-    /// Words of each queue that are not used, and none of a queue that is closed. Beside one another, for a shell asks for
-    /// them at every step.
+    /// Words of each queue that are not used, and none of a queue that is closed. Beside one another, for a shell asks
+    /// for them at every step.
     free: [usize; QUEUES],
     queues: [Option<Queue<T>>; QUEUES],
 }
@@ -203,8 +203,8 @@ impl<T: Copy> FifoRam<T> {
         }
     }
 
-    /// Whether what is leaving now is what was leaving `before` one more packet left, each so much later: equal packets, each so much behind
-    /// the one before it.
+    /// Whether what is leaving now is what was leaving `before` one more packet left, each so much later: equal
+    /// packets, each so much behind the one before it.
     #[inline]
     pub fn leaves_later_by(&self, by: Span, queue: usize, before: &Leaving) -> bool {
         let (Some(queue), Some((at, words))) = (self.queue(queue), before.first) else { return false };
@@ -289,8 +289,8 @@ mod tests {
     }
 
     proptest! {
-        /// A queue through which equal packets pass, each a span later, whatever was leaving before: once it is said to be so, it is so for
-        /// as many more.
+        /// A queue through which equal packets pass, each a span later, whatever was leaving before: once it is said to
+        /// be so, it is so for as many more.
         #[test]
         fn what_leaves_later_is_what_more_packets_leave_behind(
             past in prop::collection::vec((0..200_u64, 1..5_usize), 0..6),

@@ -58,7 +58,8 @@ impl Joiner {
         self.joined == self.bytes
     }
 
-    /// The next `bytes` are there. Returns which of the message's they are: what is more than its length is none of them.
+    /// The next `bytes` are there. Returns which of the message's they are: what is more than its length is none of
+    /// them.
     pub fn join(&mut self, bytes: u64) -> Range<u64> {
         let begin = self.joined;
         self.joined = begin.saturating_add(bytes).min(self.bytes);

@@ -1,19 +1,19 @@
 //! Reliable delivery, in order, between two cards: go-back-N with cumulative acknowledgements.
 //!
-//! Each card keeps one [`GoBackN`] for each peer, which has both directions. The sender numbers its frames and keeps each
-//! until it is **acknowledged**: an acknowledgement names the first number that has not arrived, and so speaks for all
-//! frames before it. At most a window of frames is kept. The receiver takes the frame whose number is next, and nothing
-//! else; what is doubled or ahead it discards, and answers with an acknowledgement, which repairs a lost one.
+//! Each card keeps one [`GoBackN`] for each peer, which has both directions. The sender numbers its frames and keeps
+//! each until it is **acknowledged**: an acknowledgement names the first number that has not arrived, and so speaks for
+//! all frames before it. At most a window of frames is kept. The receiver takes the frame whose number is next, and
+//! nothing else; what is doubled or ahead it discards, and answers with an acknowledgement, which repairs a lost one.
 //!
 //! A timer runs exactly while a frame is not acknowledged. When it expires, all that are kept go again and the wait
 //! doubles up to a bound; an acknowledgement that moves the window resets it. The protocol never gives up: links of a
 //! cluster lose frames, but do not end.
 //!
-//! A receiver may have no room for a frame that is next. It does not take it, and **refuses** it: the sender then goes back to it
-//! when a pause is over, and sends nothing new until then.
+//! A receiver may have no room for a frame that is next. It does not take it, and **refuses** it: the sender then goes
+//! back to it when a pause is over, and sends nothing new until then.
 //!
-//! Numbers have as many bits as a model's header gives them, and wrap. A frame or an acknowledgement that is older than half
-//! of all numbers would be taken for a new one; a link must not keep one so long.
+//! Numbers have as many bits as a model's header gives them, and wrap. A frame or an acknowledgement that is older than
+//! half of all numbers would be taken for a new one; a link must not keep one so long.
 //!
 //! The protocol knows nothing of a frame's form: a model writes [`GoBackN::next_sequence`] and
 //! [`GoBackN::acknowledge`] into its own heads, and checks frames for damage before it reads them.
@@ -26,10 +26,11 @@ use crate::time::{Span, Time};
 /// What both cards agree on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Most frames that are sent and not acknowledged; zero counts as one, and more than [`Sequence::MAX_AHEAD`] as that.
+    /// Most frames that are sent and not acknowledged; zero counts as one, and more than [`Sequence::MAX_AHEAD`] as
+    /// that.
     pub window_frames: u32,
-    /// How long a frame waits for its acknowledgement before it goes again the first time. Longer than a round trip with
-    /// a full window under way, or frames go twice for nothing.
+    /// How long a frame waits for its acknowledgement before it goes again the first time. Longer than a round trip
+    /// with a full window under way, or frames go twice for nothing.
     pub first_wait: Span,
     /// The longest such wait, as it doubles, and the longest pause.
     pub longest_wait: Span,
@@ -48,8 +49,8 @@ pub enum Reception {
     Ahead,
 }
 
-/// One card's state of the link to one peer: what it sends and what it receives. `F` is what is kept of a frame, `BITS` the
-/// width of its number.
+/// One card's state of the link to one peer: what it sends and what it receives. `F` is what is kept of a frame, `BITS`
+/// the width of its number.
 #[derive(Clone, Debug)]
 pub struct GoBackN<F, const BITS: u32 = 32> {
     config: Config,
@@ -108,15 +109,15 @@ impl<F, const BITS: u32> GoBackN<F, BITS> {
         sequence
     }
 
-    /// Whether the next frame should ask for an acknowledgement so that the window goes on moving: one in a quarter of a
-    /// window, and the one that fills it. A frame that none follows soon asks as well, which its sender knows.
+    /// Whether the next frame should ask for an acknowledgement so that the window goes on moving: one in a quarter of
+    /// a window, and the one that fills it. A frame that none follows soon asks as well, which its sender knows.
     #[inline]
     pub fn wants_acknowledgement(&self) -> bool {
         self.fills_window() || self.next_sequence().next().get().is_multiple_of(self.quarter())
     }
 
-    /// The same, counted from the frame that asked last and not by numbers: what the frames of a message ask for does not depend on
-    /// what was sent before it. Called once for each frame.
+    /// The same, counted from the frame that asked last and not by numbers: what the frames of a message ask for does
+    /// not depend on what was sent before it. Called once for each frame.
     #[inline]
     pub fn asks(&mut self, is_last: bool) -> bool {
         let asks = is_last || self.fills_window() || self.unasked + 1 >= self.quarter();
@@ -141,8 +142,8 @@ impl<F, const BITS: u32> GoBackN<F, BITS> {
         true
     }
 
-    /// Takes a refusal: all frames before `number` have arrived, and the one of this number found no room. True when the window
-    /// moved. One that is old, doubled or absurd changes nothing.
+    /// Takes a refusal: all frames before `number` have arrived, and the one of this number found no room. True when
+    /// the window moved. One that is old, doubled or absurd changes nothing.
     pub fn on_refused(&mut self, now: Time, number: Sequence<BITS>) -> bool {
         let has_moved = self.on_acknowledged(now, number);
         if number == self.oldest && !self.kept.is_empty() && !self.is_paused {
@@ -382,8 +383,8 @@ mod tests {
         assert!(numbers.eq([(254, 0), (255, 1), (0, 2), (1, 3)]));
     }
 
-    /// What is on a wire: to which card, number, acknowledgement, whether that refuses the next frame, and the frame unless it is an
-    /// acknowledgement alone.
+    /// What is on a wire: to which card, number, acknowledgement, whether that refuses the next frame, and the frame
+    /// unless it is an acknowledgement alone.
     #[derive(Clone, Copy, Debug)]
     struct Flight<const BITS: u32> {
         refuses: bool,

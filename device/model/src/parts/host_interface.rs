@@ -1,6 +1,7 @@
 //! What one master on a node's bus does there: its crossings, priced and entered in a ledger of its own.
 //!
-//! Host and bus are the node's ([`NodeBus`]), which other masters use as well; the card's own bus and processor are its own.
+//! Host and bus are the node's ([`NodeBus`]), which other masters use as well; the card's own bus and processor are its
+//! own.
 
 use alloc::sync::Arc;
 
@@ -133,8 +134,8 @@ impl Transfers {
         self.series.sums()
     }
 
-    /// As many times more the same are carried out that have been since `earlier` ([`steady`](crate::platform::steady)), but for how long
-    /// that takes.
+    /// As many times more the same are carried out that have been since `earlier`
+    /// ([`steady`](crate::platform::steady)), but for how long that takes.
     #[inline(always)]
     pub const fn carry_again(&mut self, earlier: &Sums, times: u64) {
         self.series.cross_again(earlier, times);
@@ -188,8 +189,8 @@ impl Passes {
         self.series.sums()
     }
 
-    /// As many times more the same packets pass that have since `earlier` ([`steady`](crate::platform::steady)), but for how long that
-    /// takes.
+    /// As many times more the same packets pass that have since `earlier` ([`steady`](crate::platform::steady)), but
+    /// for how long that takes.
     #[inline(always)]
     pub const fn pass_again(&mut self, earlier: &Sums, times: u64) {
         self.series.cross_again(earlier, times);
@@ -228,9 +229,9 @@ impl HostInterface {
         }
     }
 
-    /// Takes the node's host and bus over: what is done before [`Self::leave`] is done on that node. A model calls it first in
-    /// [`Nic::handle`](crate::nic::Nic::handle). (A copy and no reference: what acts on the bus is deep inside of a model, and a
-    /// lifetime would have to be carried there.)
+    /// Takes the node's host and bus over: what is done before [`Self::leave`] is done on that node. A model calls it
+    /// first in [`Nic::handle`](crate::nic::Nic::handle). (A copy and no reference: what acts on the bus is deep inside
+    /// of a model, and a lifetime would have to be carried there.)
     #[inline]
     pub const fn enter(&mut self, node: &NodeBus) {
         self.node = *node;
@@ -267,8 +268,8 @@ impl HostInterface {
         self.goes_first = goes_first;
     }
 
-    /// Carries `bytes` over the bus for who goes first: it waits for the burst that is on the bus, and for others that go first, but
-    /// for nothing that waits, were it begun before in wall time. What it meets goes on behind it.
+    /// Carries `bytes` over the bus for who goes first: it waits for the burst that is on the bus, and for others that
+    /// go first, but for nothing that waits, were it begun before in wall time. What it meets goes on behind it.
     #[inline(never)]
     fn transfer_first(&mut self, transfer: BusTransfer, ready: Time, cost: Cost) -> Stage {
         let NodeBus { begun, first, .. } = self.node;
@@ -356,7 +357,8 @@ impl HostInterface {
         [self.node.host, if is_outward { self.node.outward } else { self.node.inward }]
     }
 
-    /// Whether the host does something of its own as soon as it is free: what it waited for is over ([`NodeBus::wait_until`]).
+    /// Whether the host does something of its own as soon as it is free: what it waited for is over
+    /// ([`NodeBus::wait_until`]).
     #[inline]
     pub fn is_host_on_its_own(&self) -> bool {
         self.node.clock() == self.node.host
@@ -375,7 +377,8 @@ impl HostInterface {
         }
     }
 
-    /// Carries out the next transfer of a series: as [`Self::transfer`], but for what its ledger is told by [`Self::enter_transfers`].
+    /// Carries out the next transfer of a series: as [`Self::transfer`], but for what its ledger is told by
+    /// [`Self::enter_transfers`].
     #[inline(always)]
     pub fn carry(&mut self, transfers: &mut Transfers, ready: Time) -> Stage {
         let Transfers { transfer, series, .. } = transfers;
@@ -485,13 +488,13 @@ impl HostInterface {
         self.work_for(machine, ready, bytes, span)
     }
 
-    /// Lets a machine take a packet of `bytes`, in whole words, whose words `come`, and pass it on: all of it at once, when it is
-    /// done, or word after word.
+    /// Lets a machine take a packet of `bytes`, in whole words, whose words `come`, and pass it on: all of it at once,
+    /// when it is done, or word after word.
     ///
-    /// Word after word, the machine begins with the first word, has its states before the words, and takes each when it is done
-    /// with the one before and the word is there. Machines and links have a pace that does not change within a packet, so
-    /// that the words that come are no later than on the straight lines through the first and the last. So the first and the
-    /// last say all, and nothing is counted word by word: a test holds this to a machine that does.
+    /// Word after word, the machine begins with the first word, has its states before the words, and takes each when it
+    /// is done with the one before and the word is there. Machines and links have a pace that does not change within a
+    /// packet, so that the words that come are no later than on the straight lines through the first and the last. So
+    /// the first and the last say all, and nothing is counted word by word: a test holds this to a machine that does.
     ///
     /// Inlined always: of the many things that it says, callers use few.
     #[inline(always)]
@@ -512,9 +515,8 @@ impl HostInterface {
         Passed { stage, opened, words: Passage { head: first, tail: last }, pace }
     }
 
-    /// All of it at once.
-    /// Lets a machine take packets of `bytes` one behind the other, as [`Self::pass`] lets it take each, but for what machine and ledger
-    /// are told by [`Self::enter_passes`].
+    /// All of it at once. Lets a machine take packets of `bytes` one behind the other, as [`Self::pass`] lets it take
+    /// each, but for what machine and ledger are told by [`Self::enter_passes`].
     #[inline]
     pub fn passes(&self, machine: &Machine, passing: Passing, bytes: u64) -> Passes {
         let Machine { resource, cycles, before, pace, closing } = *machine;
@@ -696,7 +698,8 @@ mod tests {
         assert_eq!(interface.ledger().line(Crossing::PioWrite).count, 4, "write combining is off");
     }
 
-    /// The same machine, word by word: when each word of `come` is the next machine's, and when the machine is free again.
+    /// The same machine, word by word: when each word of `come` is the next machine's, and when the machine is free
+    /// again.
     fn word_by_word(states: &[u64; 3], words_come: &[u64], busy_until: u64, begin: u64) -> (Vec<u64>, u64) {
         let [before, pace, closing] = *states;
         let mut at = begin.max(busy_until) + before;
@@ -709,7 +712,8 @@ mod tests {
     }
 
     proptest! {
-        /// Packets of one length that a machine takes as a series leave it as one by one, and so are bus transfers' words.
+        /// Packets of one length that a machine takes as a series leave it as one by one, and so are bus transfers'
+        /// words.
         #[test]
         fn packets_of_a_series_pass_as_each_does(
             [before, pace, closing, words] in prop::array::uniform4(0..12_u64),
@@ -752,8 +756,8 @@ mod tests {
             prop_assert_eq!(alloc::format!("{series:?}"), alloc::format!("{single:?}"));
         }
 
-        /// Machines in a row, packets of any length one after another, words that come at any pace: the first and the last word
-        /// are where a machine that counts each of them has them.
+        /// Machines in a row, packets of any length one after another, words that come at any pace: the first and the
+        /// last word are where a machine that counts each of them has them.
         #[test]
         fn first_and_last_word_say_what_each_word_would(
             states in prop::collection::vec(prop::array::uniform3(0..9_u64), 1..5),

@@ -6,8 +6,8 @@
 //! * [`control`]: control requests, those of every card and those of one model;
 //! * [`port`]: requester page and receive queue, as the program of a port sees them;
 //! * [`image_reads`]: images of programs that drivers load;
-//! * [`launch_code`]: what a launch asks for; [`slice`]: a message in the receive queue; [`routes`]: where ports send and who
-//!   may send to them;
+//! * [`launch_code`]: what a launch asks for; [`slice`]: a message in the receive queue; [`routes`]: where ports send
+//!   and who may send to them;
 //! * [`descriptor_ring`]: descriptors in the host's memory, walked by the card;
 //! * [`regions`]: host memory that was registered, by [`region_control`]; [`fragments`]: messages cut and joined;
 //! * [`fifo`]: a RAM that pointer memory splits into queues;

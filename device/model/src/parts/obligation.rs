@@ -1,8 +1,9 @@
 //! What a card owes and may not forget: a place of a queue that was promised, a reply, a descriptor that was taken.
 //!
-//! An obligation is a value that cannot be copied. Whoever has it hands it on, fulfils it, or says that it is void because the
-//! one to whom it was owed is gone. In a build with debug assertions one that is dropped otherwise is a panic that names it. In
-//! others nothing happens then: a guest that finds a way to make the card forget harms itself alone.
+//! An obligation is a value that cannot be copied. Whoever has it hands it on, fulfils it, or says that it is void
+//! because the one to whom it was owed is gone. In a build with debug assertions one that is dropped otherwise is a
+//! panic that names it. In others nothing happens then: a guest that finds a way to make the card forget harms itself
+//! alone.
 
 /// That something is owed.
 #[derive(Debug, PartialEq, Eq)]

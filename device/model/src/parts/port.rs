@@ -1,8 +1,8 @@
-//! A port as its program sees it: the slots of the requester page with the status line that frees them, and the receive queue
-//! with the registers by which the program gives its slices back and asks to be woken.
+//! A port as its program sees it: the slots of the requester page with the status line that frees them, and the receive
+//! queue with the registers by which the program gives its slices back and asks to be woken.
 //!
-//! A shell sees what a program did when the wall clock has it: late, and several things at once. What the program could have
-//! known, and what it was due to do, follows from the model alone, and that is when it takes effect here.
+//! A shell sees what a program did when the wall clock has it: late, and several things at once. What the program could
+//! have known, and what it was due to do, follows from the model alone, and that is when it takes effect here.
 
 use alloc::collections::VecDeque;
 use core::ops::Range;
@@ -31,8 +31,8 @@ pub struct RequesterPage {
     pub line: StatusLine,
     /// When the line last written is visible.
     visible: Time,
-    /// Lines that freed slots which were not launched again yet: launches that each counts, and when it is visible. Both
-    /// rise. Never more than slots of a page.
+    /// Lines that freed slots which were not launched again yet: launches that each counts, and when it is visible.
+    /// Both rise. Never more than slots of a page.
     freed: VecDeque<(u64, Time)>,
 }
 
@@ -57,9 +57,10 @@ impl RequesterPage {
         self.visible
     }
 
-    /// When the next launch can have been made: at `now`, where the shell sees it, or when the program could know that its
-    /// slot is free, which is not before a status line was visible that counts the launch which used that slot last. A shell
-    /// that follows a program in wall time sees the launch after that line, whatever the model times of both.
+    /// When the next launch can have been made: at `now`, where the shell sees it, or when the program could know that
+    /// its slot is free, which is not before a status line was visible that counts the launch which used that slot
+    /// last. A shell that follows a program in wall time sees the launch after that line, whatever the model times of
+    /// both.
     pub fn launched_at(&mut self, now: Time) -> Time {
         let Some(needed) = (self.line.launched + 1).checked_sub(SLOTS.into()).filter(|needed| *needed > 0)
         else {
@@ -71,8 +72,8 @@ impl RequesterPage {
         self.freed.front().map_or(now, |&(_, visible)| now.max(visible))
     }
 
-    /// How many launches, from the next one on, are made when the shell sees them ([`RequesterPage::launched_at`]), if that is at `now` or
-    /// later, and no line is written before.
+    /// How many launches, from the next one on, are made when the shell sees them ([`RequesterPage::launched_at`]), if
+    /// that is at `now` or later, and no line is written before.
     #[inline]
     pub fn not_held(&self, now: Time) -> u64 {
         let mut counted = 0;
@@ -91,7 +92,8 @@ impl RequesterPage {
         STATUS_LINE_INTERVAL as u64 - self.line.launched % STATUS_LINE_INTERVAL as u64
     }
 
-    /// Counts so many launches, none of them held ([`RequesterPage::not_held`]). Returns whether the status line is due for the last.
+    /// Counts so many launches, none of them held ([`RequesterPage::not_held`]). Returns whether the status line is due
+    /// for the last.
     #[inline]
     pub fn count_launches(&mut self, launches: u64) -> bool {
         self.line.launched += launches.saturating_sub(1);
@@ -106,12 +108,12 @@ impl RequesterPage {
         (self.line.launched, self.line.launched.is_multiple_of(STATUS_LINE_INTERVAL as u64))
     }
 
-    /// Writes the status line. Each reason has a line of its own: how many there are must not depend on how much a shell
-    /// feeds at once.
+    /// Writes the status line. Each reason has a line of its own: how many there are must not depend on how much a
+    /// shell feeds at once.
     pub fn write<C: Counting>(&mut self, at: Time, effects: &mut Effects<C>) {
         effects.card().status_lines += 1;
-        // It tells the sender of a message, and no part of the message waits for it. The bus keeps the order: a later line is
-        // never seen before an earlier one.
+        // It tells the sender of a message, and no part of the message waits for it. The bus keeps the order: a later
+        // line is never seen before an earlier one.
         let words = DmaWords::from_slice(&to_words::<LINE_WORDS>(&self.line));
         self.visible =
             effects.unattributed(|effects| effects.dma_write(at, self.address, words, Content::Counts));
@@ -214,8 +216,8 @@ pub struct ReceiveQueue {
     release_interval: u64,
     /// Slices whose release the host has been charged for.
     release_priced: u64,
-    /// Releases that the host has been charged for and that were not seen yet: how many slices, and when the store is there.
-    /// One for each interval of slices in the queue at most.
+    /// Releases that the host has been charged for and that were not seen yet: how many slices, and when the store is
+    /// there. One for each interval of slices in the queue at most.
     releases_due: VecDeque<(u64, Time)>,
     visible: Time,
 }
@@ -348,8 +350,8 @@ impl ReceiveQueue {
         }
     }
 
-    /// A store to a register of the completer page. Returns the slices that the program says to have consumed: they come free
-    /// by [`ReceiveQueue::take_due`] and [`ReceiveQueue::take_early`].
+    /// A store to a register of the completer page. Returns the slices that the program says to have consumed: they
+    /// come free by [`ReceiveQueue::take_due`] and [`ReceiveQueue::take_early`].
     pub fn on_register<C: Counting>(
         &mut self,
         now: Time,
@@ -376,17 +378,17 @@ impl ReceiveQueue {
         None
     }
 
-    /// The next release, of those that the program was due to make, that the register's new value tells of. It is seen late
-    /// and by whole batches, as the wall clock has it; but the host was charged for each store when its last slice was
-    /// consumed, and that is when it took effect.
+    /// The next release, of those that the program was due to make, that the register's new value tells of. It is seen
+    /// late and by whole batches, as the wall clock has it; but the host was charged for each store when its last slice
+    /// was consumed, and that is when it took effect.
     pub fn take_due(&mut self, released: u64) -> Option<Release> {
         let (end, at) = self.releases_due.front().copied().filter(|(end, _)| *end <= released)?;
         self.releases_due.pop_front();
         Some(self.release(end, at))
     }
 
-    /// What the register's new value says beyond the releases that were due: the program released early, because it went to
-    /// sleep or is of another mind.
+    /// What the register's new value says beyond the releases that were due: the program released early, because it
+    /// went to sleep or is of another mind.
     pub fn take_early<C: Counting>(
         &mut self,
         now: Time,
@@ -535,7 +537,8 @@ mod tests {
         assert!(matches!(effects.poll(), Some(Output::Interrupt { cause: CAUSE_ARMED, port: 3, .. })));
     }
 
-    /// Launches that are not held are not, the one behind them is, and counted together they are what they are one by one.
+    /// Launches that are not held are not, the one behind them is, and counted together they are what they are one by
+    /// one.
     fn hold_launches_together(page: &RequesterPage, now: Time) -> Result<(), TestCaseError> {
         let (mut one_by_one, unheld) = (page.clone(), page.not_held(now));
         for count in 1..=unheld.min(40) {
@@ -558,8 +561,8 @@ mod tests {
     }
 
     proptest! {
-        /// A launch is never carried out before the program could know that its slot is free, and never later than that or
-        /// its being seen.
+        /// A launch is never carried out before the program could know that its slot is free, and never later than that
+        /// or its being seen.
         #[test]
         fn a_slot_is_launched_again_once_a_visible_line_has_counted_it(
             steps in prop::collection::vec((any::<bool>(), 0..400_u64), 1..300),

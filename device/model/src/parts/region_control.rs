@@ -1,5 +1,5 @@
-//! The control requests by which programs register memory ([`niclab_abi::region`]): decoded, checked, and carried out as far as
-//! a table of regions can.
+//! The control requests by which programs register memory ([`niclab_abi::region`]): decoded, checked, and carried out
+//! as far as a table of regions can.
 
 use alloc::vec::Vec;
 

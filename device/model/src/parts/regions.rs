@@ -82,8 +82,8 @@ impl Region {
 
     /// Adds stretches, all or none. Returns how many more there are.
     ///
-    /// Inside of a region there are whole pages: out of extents of one byte each, every byte of a frame would be a stretch of
-    /// memory for itself, which a shell looks up by itself.
+    /// Inside of a region there are whole pages: out of extents of one byte each, every byte of a frame would be a
+    /// stretch of memory for itself, which a shell looks up by itself.
     fn extend(&mut self, extents: &[HostRange]) -> Result<usize, RegionError> {
         let mut filled = self.filled;
         for extent in extents {
@@ -123,7 +123,8 @@ struct Place {
     region: Option<Region>,
 }
 
-/// The regions of a port. The table outlives the port, so that names of regions of its last user mean nothing to the next.
+/// The regions of a port. The table outlives the port, so that names of regions of its last user mean nothing to the
+/// next.
 #[derive(Clone, Debug)]
 pub struct Regions {
     places: Vec<Place>,

@@ -1,4 +1,5 @@
-//! Where ports send, and who may send to them: the control requests of cards whose ports have one target and several partners.
+//! Where ports send, and who may send to them: the control requests of cards whose ports have one target and several
+//! partners.
 
 use niclab_abi::control::{Authorize, OP_AUTHORIZE, OP_REVOKE, OP_ROUTE, Revoke, Route};
 

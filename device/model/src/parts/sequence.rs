@@ -1,7 +1,8 @@
 //! Arithmetic of numbers that wrap: frames, packets, slices, connections.
 //!
-//! Of two such numbers the later one is that which is reached from the other in fewer than half of all numbers. So a protocol
-//! may have at most [`Sequence::MAX_AHEAD`] numbers under way, and what stays on its way for longer is taken for a new one.
+//! Of two such numbers the later one is that which is reached from the other in fewer than half of all numbers. So a
+//! protocol may have at most [`Sequence::MAX_AHEAD`] numbers under way, and what stays on its way for longer is taken
+//! for a new one.
 
 /// A number of `BITS` bits, 1 to 32, that wraps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

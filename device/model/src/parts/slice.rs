@@ -32,9 +32,9 @@ pub struct Slice<'a> {
 }
 
 impl Slice<'_> {
-    /// Stores a message into the place of `queue` that was promised to it, charges the host for the delivery and raises what
-    /// interrupts are due at `port`. `words` are payload and tag, at most [`MAX_WORDS`]. Returns the place, and when the
-    /// message is visible there.
+    /// Stores a message into the place of `queue` that was promised to it, charges the host for the delivery and raises
+    /// what interrupts are due at `port`. `words` are payload and tag, at most [`MAX_WORDS`]. Returns the place, and
+    /// when the message is visible there.
     #[inline]
     pub fn store<C: Counting>(
         &self,

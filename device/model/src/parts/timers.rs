@@ -1,5 +1,5 @@
-//! The timers of a card, in model time. A model names each by one value of an enum, with a sentence that says what it is for,
-//! and has as many of each as it has ports or peers.
+//! The timers of a card, in model time. A model names each by one value of an enum, with a sentence that says what it
+//! is for, and has as many of each as it has ports or peers.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -41,10 +41,10 @@ impl<T: TimerName> Timers<T> {
         self.deadlines.get(index_of(timer, place)).is_some_and(Option::is_some)
     }
 
-    /// Starts the timer, or gives it another deadline: `wait` after `now`, and always later than `now`. A timer that fires at the
-    /// instant at which it is started, and is then started again, would keep the card busy for ever at that instant. At
-    /// [`Time::END`] there is no later instant, so no timer starts there: the shell ends the cluster before
-    /// ([`crate::time::EndOfTime`]).
+    /// Starts the timer, or gives it another deadline: `wait` after `now`, and always later than `now`. A timer that
+    /// fires at the instant at which it is started, and is then started again, would keep the card busy for ever at
+    /// that instant. At [`Time::END`] there is no later instant, so no timer starts there: the shell ends the cluster
+    /// before ([`crate::time::EndOfTime`]).
     pub fn start(&mut self, timer: T, place: usize, now: Time, wait: Span) {
         let deadline = now.later(wait.max(Span::SHORTEST));
         self.set(timer, place, Some(deadline).filter(|deadline| *deadline > now));

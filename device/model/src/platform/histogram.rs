@@ -1,7 +1,7 @@
 //! A histogram of 64-bit numbers with less than 1 % of error at any size, like Gil Tene's HdrHistogram.
 //!
-//! Numbers below [`STEPS`] have a place of their own; above, each power of two is divided into [`STEPS`] places. Only the
-//! powers that occur take memory. Count, sum, least and greatest are exact.
+//! Numbers below [`STEPS`] have a place of their own; above, each power of two is divided into [`STEPS`] places. Only
+//! the powers that occur take memory. Count, sum, least and greatest are exact.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -131,8 +131,8 @@ impl Histogram {
         self.greatest
     }
 
-    /// The number that `per_mille` of all are not above, at most 1/128 too large and never above the greatest; zero when
-    /// there is none.
+    /// The number that `per_mille` of all are not above, at most 1/128 too large and never above the greatest; zero
+    /// when there is none.
     pub fn quantile(&self, per_mille: u64) -> u64 {
         let wanted = (u128::from(self.count) * u128::from(per_mille.min(1_000))).div_ceil(1_000).max(1);
         let mut seen = 0;

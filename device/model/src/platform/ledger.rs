@@ -247,8 +247,8 @@ struct Recorder {
     lost: u64,
 }
 
-/// Crossings of one kind, one for each of a series of equal things, which are entered together when all have crossed: the same sums
-/// as if each had been charged by itself ([`Ledger::charge_at`]).
+/// Crossings of one kind, one for each of a series of equal things, which are entered together when all have crossed:
+/// the same sums as if each had been charged by itself ([`Ledger::charge_at`]).
 #[derive(Debug)]
 pub struct Series {
     crossing: Crossing,
@@ -286,8 +286,8 @@ impl Series {
         self.sums
     }
 
-    /// As many times more, the same crosses that has since `earlier`: it waits as long, and keeps its place busy as long
-    /// ([`steady`](crate::platform::steady)).
+    /// As many times more, the same crosses that has since `earlier`: it waits as long, and keeps its place busy as
+    /// long ([`steady`](crate::platform::steady)).
     #[inline(always)]
     pub const fn cross_again(&mut self, earlier: &Sums, times: u64) {
         self.sums.add_again(earlier, times);
@@ -298,7 +298,8 @@ impl Series {
         self.cost.occupancy.as_ps().wrapping_add(self.cost.latency.as_ps())
     }
 
-    /// Lets the next one that is ready at `ready` cross a place that is busy until `busy_until`, as soon as that is free.
+    /// Lets the next one that is ready at `ready` cross a place that is busy until `busy_until`, as soon as that is
+    /// free.
     #[inline(always)]
     pub fn cross(&mut self, busy_until: &mut Time, ready: Time) -> Stage {
         self.cross_for(busy_until, ready, self.cost.occupancy)
@@ -503,7 +504,8 @@ impl Ledger {
         });
     }
 
-    /// As many messages are over as `took` has elements, each of which says how long one took. What follows is nobody's.
+    /// As many messages are over as `took` has elements, each of which says how long one took. What follows is
+    /// nobody's.
     #[inline]
     pub fn complete_all(&mut self, took: impl Iterator<Item = Span>) {
         if self.is_on {

@@ -1,8 +1,9 @@
 //! A node's host processor and bus: one of each, whatever stands on the bus.
 //!
-//! The shell owns it and lends it to whichever master acts: the cluster function, the Ethernet function, later an endpoint or
-//! a co-processor. Each master has a [`HostInterface`](crate::parts::host_interface::HostInterface) with prices and a ledger
-//! of its own; where one waits because another keeps the bus or the host busy, its own ledger says so.
+//! The shell owns it and lends it to whichever master acts: the cluster function, the Ethernet function, later an
+//! endpoint or a co-processor. Each master has a [`HostInterface`](crate::parts::host_interface::HostInterface) with
+//! prices and a ledger of its own; where one waits because another keeps the bus or the host busy, its own ledger says
+//! so.
 
 use crate::time::Time;
 
@@ -23,9 +24,9 @@ pub struct NodeBus {
 }
 
 impl NodeBus {
-    /// When the host can begin its next operation: the later of the end of its last one, of the last delivery that it was
-    /// given, and of what it waits for. Live, where a guest's own computing time is unknown, this is the `now` of what the
-    /// guest does next.
+    /// When the host can begin its next operation: the later of the end of its last one, of the last delivery that it
+    /// was given, and of what it waits for. Live, where a guest's own computing time is unknown, this is the `now` of
+    /// what the guest does next.
     pub fn clock(&self) -> Time {
         self.host.max(self.not_before)
     }

@@ -12,8 +12,8 @@ use crate::time::Span;
 pub const WORD_BYTES: u64 = 8;
 
 /// What one crossing of a resource costs. A crossing of `n` words in `b` bursts occupies the resource for
-/// `b * fixed_ps + n * per_word_ps`, and its effect is seen `latency_ps` after that. The latency is pipelined: it delays
-/// this crossing and keeps nobody else waiting.
+/// `b * fixed_ps + n * per_word_ps`, and its effect is seen `latency_ps` after that. The latency is pipelined: it
+/// delays this crossing and keeps nobody else waiting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Price {
     /// Pipelined delay, picoseconds: once for each crossing, occupies nothing.
@@ -122,8 +122,8 @@ impl MachineCycles {
     pub const NONE: Self = Self { fixed_millicycles: 0, per_word_millicycles: 0, closing_millicycles: 0 };
 }
 
-/// The prices of a card's machines, by the names that its model gives them: the state machines of an FPGA, components of a
-/// protocol, scans of channels, firmware for a message. A platform may price more of them than one model has.
+/// The prices of a card's machines, by the names that its model gives them: the state machines of an FPGA, components
+/// of a protocol, scans of channels, firmware for a message. A platform may price more of them than one model has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Machines(BTreeMap<String, MachineCycles>);
 

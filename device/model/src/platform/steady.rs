@@ -1,11 +1,12 @@
-//! A steady state: things that follow one another on one way, each of which is at every place on it a fixed span later than the one
-//! before.
+//! A steady state: things that follow one another on one way, each of which is at every place on it a fixed span later
+//! than the one before.
 //!
-//! Whatever a thing meets on its way is an instant: that at which it comes, and until when a place is busy. What becomes of it is made of
-//! these by the later and the earlier of two, and by spans that are the same for all. So where *every* instant that has a say is
-//! a span later than it was for the thing before, whatever becomes of this one is that span later, too; and what it waited, and what it
-//! cost, is the same. A stage works the first out, looks whether all its places have moved on by that span by which the next
-//! comes ([`pace`]), and then need not look at the next ones ([`Run`]).
+//! Whatever a thing meets on its way is an instant: that at which it comes, and until when a place is busy. What
+//! becomes of it is made of these by the later and the earlier of two, and by spans that are the same for all. So where
+//! *every* instant that has a say is a span later than it was for the thing before, whatever becomes of this one is
+//! that span later, too; and what it waited, and what it cost, is the same. A stage works the first out, looks whether
+//! all its places have moved on by that span by which the next comes ([`pace`]), and then need not look at the next
+//! ones ([`Run`]).
 
 use alloc::vec::Vec;
 
@@ -101,12 +102,13 @@ impl Runs {
 /// Instants before this are far from the end of model time. Ours: half of all.
 const FAR: u64 = 1 << 63;
 
-/// Spans up to this are carried on by, as often as there can be things in a run. Ours: so that all of them together stay within the
-/// other half.
+/// Spans up to this are carried on by, as often as there can be things in a run. Ours: so that all of them together
+/// stay within the other half.
 const LONGEST: u64 = 1 << 52;
 
-/// The span by which all `places` are busy longer than they were, where it is the same for all of them. None, too, where `latest`, the
-/// latest instant that was worked out in between, is not far from the end of model time, at which nothing is later any more.
+/// The span by which all `places` are busy longer than they were, where it is the same for all of them. None, too,
+/// where `latest`, the latest instant that was worked out in between, is not far from the end of model time, at which
+/// nothing is later any more.
 #[inline]
 pub fn pace<const PLACES: usize>(
     before: &[Time; PLACES],

@@ -1,5 +1,5 @@
-//! Rings and chains in host memory: random interleavings of a host and a card, word by word, against a plain list of what
-//! the host gave away; and hosts that do what they must not.
+//! Rings and chains in host memory: random interleavings of a host and a card, word by word, against a plain list of
+//! what the host gave away; and hosts that do what they must not.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,7 +14,8 @@ const FIRST: u64 = 0x1000;
 const STRIDE: u64 = 64;
 const LOOKS: u32 = 64;
 
-/// A layout that has its ownership in the middle, as a card of one's own may have it: number, generation and owner, number.
+/// A layout that has its ownership in the middle, as a card of one's own may have it: number, generation and owner,
+/// number.
 struct Middle;
 
 impl Layout for Middle {

@@ -1,5 +1,5 @@
-//! GAMMA cards: descriptors word by word as the manual has them, against a host that is nothing but memory; and hosts that do what
-//! they must not.
+//! GAMMA cards: descriptors word by word as the manual has them, against a host that is nothing but memory; and hosts
+//! that do what they must not.
 
 use std::sync::Arc;
 
@@ -500,7 +500,8 @@ fn a_frame_that_was_there_before_the_driver_went_to_work_interrupts_by_itself() 
     assert_eq!(b.interrupts.len(), 2);
 }
 
-/// As in guests that run freely: what is sent is worked off at once in wall time, and what comes then is earlier in model time.
+/// As in guests that run freely: what is sent is worked off at once in wall time, and what comes then is earlier in
+/// model time.
 #[test]
 fn what_comes_waits_for_no_frame_that_leaves_later() {
     let (frames, bytes) = (12, 1_000);
@@ -631,8 +632,8 @@ fn any_step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Rings of anything, written at any time, moved and broken: the card comes to an end, answers, sends nothing in another's name,
-    /// and works again once its rings are sound.
+    /// Rings of anything, written at any time, moved and broken: the card comes to an end, answers, sends nothing in
+    /// another's name, and works again once its rings are sound.
     #[test]
     fn a_hostile_host_harms_nobody(steps in prop::collection::vec(any_step(), 1..120)) {
         let mut b = Node::started(1, 4, |_| {});

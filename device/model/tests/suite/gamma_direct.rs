@@ -1,4 +1,5 @@
-//! GAMMA cards whose transfers the processor drives: what comes waits in the card, and goes where its head says it belongs.
+//! GAMMA cards whose transfers the processor drives: what comes waits in the card, and goes where its head says it
+//! belongs.
 
 use std::sync::Arc;
 

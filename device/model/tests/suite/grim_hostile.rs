@@ -1,5 +1,5 @@
-//! GRIM cards, and programs and a card that mean harm: whatever slots and frames say, what is none is refused or counted by name,
-//! memory is bounded and written where it was given, and other channels' messages come all the same.
+//! GRIM cards, and programs and a card that mean harm: whatever slots and frames say, what is none is refused or
+//! counted by name, memory is bounded and written where it was given, and other channels' messages come all the same.
 
 use std::collections::BTreeMap;
 
@@ -75,7 +75,8 @@ impl World {
         self.listen();
     }
 
-    /// All that the others send to one another's endpoints comes. The first endpoint of the victim is left out, where asked.
+    /// All that the others send to one another's endpoints comes. The first endpoint of the victim is left out, where
+    /// asked.
     fn exchange(&mut self, without: Option<u32>) {
         let mut expected = 0;
         let mut came = 0;
@@ -388,8 +389,8 @@ fn any_slot() -> impl Strategy<Value = Slot> {
     )
 }
 
-/// What the contract says of a slot behind a message of which so much of so much is pushed: why it is refused, or the message
-/// behind it.
+/// What the contract says of a slot behind a message of which so much of so much is pushed: why it is refused, or the
+/// message behind it.
 fn contract((code, words): Slot, pushing: Option<(u32, u32)>) -> Result<Option<(u32, u32)>, Vec<u64>> {
     let (number, flags) = (code & 0xff, code & !0xff);
     let halves = |word: u64| (word as u32, (word >> 32) as u32);
@@ -425,7 +426,8 @@ fn contract((code, words): Slot, pushing: Option<(u32, u32)>) -> Result<Option<(
     if reasons.is_empty() { Ok(after) } else { Err(reasons) }
 }
 
-/// A frame of the enemy's: a header with any fields, most of them what they could be, and whether the frame is what comes next.
+/// A frame of the enemy's: a header with any fields, most of them what they could be, and whether the frame is what
+/// comes next.
 type Wild = (Header, Vec<u8>, bool);
 
 fn any_wild() -> impl Strategy<Value = Wild> {

@@ -215,8 +215,8 @@ fn who_floods_an_ethernet_port_loses_frames_and_stops_nothing() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
-    /// More messages than any memory on the way holds, from three programs at once, over links that lose and damage: each program has
-    /// its own back, in order, and no memory is left behind.
+    /// More messages than any memory on the way holds, from three programs at once, over links that lose and damage:
+    /// each program has its own back, in order, and no memory is left behind.
     #[test]
     fn all_that_programs_send_to_a_card_comes_back_in_order(seed: u64, lost in 0..60_u32, damaged in 0..30_u32) {
         let mut wire = wire(Faults { lost, damaged, ..Faults::default() }, seed);

@@ -1,5 +1,5 @@
-//! Barriers, multicasts and reductions of INIC cards: every member has what plain arithmetic makes of all members' values, nobody
-//! is through a barrier before all have come to it, and no host is woken that did not ask.
+//! Barriers, multicasts and reductions of INIC cards: every member has what plain arithmetic makes of all members'
+//! values, nobody is through a barrier before all have come to it, and no host is woken that did not ask.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -774,7 +774,8 @@ fn what_cards_say_to_one_another_counts_for_no_interrupt() {
 fn what_cards_say_needs_no_memory_of_hosts() {
     for name in ["conf2", "conf3"] {
         let mut bench = Bench::with_group(name);
-        // Messages for which a program posts no room, until the card has no memory for one more, be it as short as what cards say.
+        // Messages for which a program posts no room, until the card has no memory for one more, be it as short as what
+        // cards say.
         while bench.wire.hosts[1].nic.counters().card.overruns == 0 {
             assert!(bench.wire.send(0, 0, 1, 0, 0, 20));
             let end = bench.wire.now + Span::from_ns(100_000);

@@ -1,5 +1,5 @@
-//! What costs an INIC's messages nothing but time, if a component does it wrong: counted to the packet, on two cards of which one
-//! sends a long message to the other.
+//! What costs an INIC's messages nothing but time, if a component does it wrong: counted to the packet, on two cards of
+//! which one sends a long message to the other.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! INIC cards, and a host and a network that mean harm: whatever frames say, what is no packet is counted by name, nothing is
-//! written but into memory that was posted, and other nodes' messages are delivered all the same.
+//! INIC cards, and a host and a network that mean harm: whatever frames say, what is no packet is counted by name,
+//! nothing is written but into memory that was posted, and other nodes' messages are delivered all the same.
 
 mod host;
 
@@ -258,7 +258,8 @@ fn frames_that_are_no_packets_are_counted_by_name() {
         };
         let malformed =
             |frame| assert_eq!(counted(name, frame, |counters| counters.card.malformed), 1, "{name}");
-        // Shorter and longer than it says, shorter than a head, nodes that there are not, another's, and the Ethernet header of others.
+        // Shorter and longer than it says, shorter than a head, nodes that there are not, another's, and the Ethernet
+        // header of others.
         malformed(with(&|frame| frame.truncate(head + 4)));
         malformed(with(&|frame| frame.extend_from_slice(&[0; 4])));
         malformed(with(&|frame| frame.truncate(head - 4)));
@@ -480,7 +481,8 @@ proptest! {
         world.check_gaps();
     }
 
-    /// Nothing on such a network says who sent a frame but the frame. Who is lied to about a node loses what is between both.
+    /// Nothing on such a network says who sent a frame but the frame. Who is lied to about a node loses what is between
+    /// both.
     #[test]
     fn a_node_that_speaks_as_another_hurts_nobody_but_these_two(
         (name, frames) in prop::sample::select(ASSEMBLIES.to_vec())
@@ -509,7 +511,8 @@ proptest! {
     }
 }
 
-/// Group of the nodes that mean no harm, and groups that the enemy is in: above the victim, below it, and behind others.
+/// Group of the nodes that mean no harm, and groups that the enemy is in: above the victim, below it, and behind
+/// others.
 const FRIENDS: u32 = 5;
 const FOES: [(u32, [u32; 4]); 3] = [(6, [3, 1, 0, 2]), (7, [1, 3, 0, 2]), (8, [0, 2, 1, 3])];
 const VALUES: (u64, u64) = (SENDS + SEND_PLACES * ROOM, 800);
@@ -679,7 +682,8 @@ fn what_no_membership_expects_of_a_card_is_counted_and_changes_nothing() {
     ] {
         assert_eq!(liar.say(wrong, 0), 1, "{wrong:?}");
     }
-    // More operations ahead than there are, a result of a child, a root that is not on this side, itself, and a number out of turn.
+    // More operations ahead than there are, a result of a child, a root that is not on this side, itself, and a number
+    // out of turn.
     assert_eq!(liar.say([up, FRIENDS, 1, 9, 1, 4, 0], 0), 1);
     assert_eq!(liar.say([down, FRIENDS, 1, 9, 2, 0, 0], 0), 1);
     assert_eq!(liar.say([cast, FRIENDS, 1, 9, 3, 0, 8], 8), 1);

@@ -1,5 +1,5 @@
-//! Match cards against Portals written plainly: whatever programs post, send and unlink, and whatever the network loses,
-//! doubles, damages and reorders, messages go where the rule says, in the order in which they were sent, once.
+//! Match cards against Portals written plainly: whatever programs post, send and unlink, and whatever the network
+//! loses, doubles, damages and reorders, messages go where the rule says, in the order in which they were sent, once.
 
 use std::collections::{BTreeMap, VecDeque};
 

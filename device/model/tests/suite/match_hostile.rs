@@ -490,7 +490,8 @@ fn work_of(cluster: &mut Cluster, what: impl FnOnce(&mut Cluster)) -> u64 {
     cluster.hosts[0].nic.work_done() - before
 }
 
-/// The attack: entries without bound, in a spill area as large as the guest likes, with which the next header is compared.
+/// The attack: entries without bound, in a spill area as large as the guest likes, with which the next header is
+/// compared.
 #[test]
 fn lists_are_so_long_and_no_longer() {
     let mut cluster = card_with(|_| ());
@@ -561,8 +562,8 @@ fn unlinking_an_entry_looks_for_it_and_not_at_all_others() {
     assert!(middle < 2_000 + 100, "{middle}: at most half of a list is moved");
 }
 
-/// The attack: a program that does for each entry of a long list as much as the watchdog allows. The built-in one does what
-/// it must.
+/// The attack: a program that does for each entry of a long list as much as the watchdog allows. The built-in one does
+/// what it must.
 #[test]
 fn a_program_that_takes_long_is_replaced_before_it_has() {
     // Each entry fails by the longest way: its bits match, and a remote offset leaves less room than it wants.

@@ -452,7 +452,8 @@ fn a_program_that_misbehaves_is_replaced_and_nothing_is_lost() {
     }
 }
 
-/// Appends an entry that wants other match bits than an unexpected message has, after `program` was loaded: what comes of it.
+/// Appends an entry that wants other match bits than an unexpected message has, after `program` was loaded: what comes
+/// of it.
 fn claimed_by(program: &[Word]) -> (Cluster, Vec<(u32, u32)>) {
     let (mut cluster, from, to) = pair();
     let any = Posted { region: to, bytes: 64, ignore_bits: u64::MAX, ..Posted::default() };
@@ -662,7 +663,8 @@ fn each_crossing_of_a_put_is_in_the_ledger_once() {
     let added = |node: usize, kind: usize| {
         (after[node][kind].0 - before[node][kind].0, after[node][kind].1 - before[node][kind].1)
     };
-    // The command is one burst; Load, TX, and RX for the acknowledgement that returns. Head and data, and the head alone.
+    // The command is one burst; Load, TX, and RX for the acknowledgement that returns. Head and data, and the head
+    // alone.
     let sender: Vec<_> = (0..6).map(|kind| added(0, kind)).collect();
     let (head, acknowledgement) = (102, 38);
     let machines = (3, 80 + (head + 64) + acknowledgement);

@@ -1,4 +1,5 @@
-//! The matching program on the match unit against the rule, for any lists and headers; and the paper's counts, word by word.
+//! The matching program on the match unit against the rule, for any lists and headers; and the paper's counts, word by
+//! word.
 
 use crate::cases::{any_offset, header, item};
 use niclab_figure1::{self as figure1, Found, Reading, option};
@@ -122,8 +123,8 @@ fn timing() -> impl Strategy<Value = Timing> {
     )
 }
 
-/// A case of the differential test is one header matched against one list: with lists of up to eleven items and up to eight
-/// headers each, so many runs on each of two cores are a million cases.
+/// A case of the differential test is one header matched against one list: with lists of up to eleven items and up to
+/// eight headers each, so many runs on each of two cores are a million cases.
 const RUNS: u32 = 120_000;
 
 #[test]
@@ -159,8 +160,8 @@ proptest! {
         prop_assert_eq!(found, expected);
     }
 
-    /// Where an item's own offset is beyond its length, line 36 wraps, and so does the program. What comes of it the list
-    /// manager refuses.
+    /// Where an item's own offset is beyond its length, line 36 wraps, and so does the program. What comes of it the
+    /// list manager refuses.
     #[test]
     fn the_program_wraps_where_the_figure_does(
         item in any_offset(),
@@ -288,8 +289,8 @@ fn cycles_are_those_of_the_paper() {
     // Three that fail, then one that matches: failed, failed, failed, succeeded, offset, length, done.
     let at = cycles_to_outputs(&[misses, misses, misses, fits, fits], &header, 7);
     assert_eq!((at[1] - at[0], at[2] - at[1]), (8, 8), "eight cycles for an item whose match bits differ");
-    // From the third failure, in the sixth shared word, to 'done': two words that take the rest of that item and the first
-    // word of the next, the match, and the flush.
+    // From the third failure, in the sixth shared word, to 'done': two words that take the rest of that item and the
+    // first word of the next, the match, and the flush.
     assert_eq!(at[6] - at[2], 2 + 14 + 8);
     // One header whose first item matches, behind the initialization.
     let at = cycles_to_outputs(&[fits, fits], &header, 4);

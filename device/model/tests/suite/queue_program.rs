@@ -1,4 +1,5 @@
-//! The queue that a program keeps against the one that hardware keeps: the same becomes of every header, and what it costs.
+//! The queue that a program keeps against the one that hardware keeps: the same becomes of every header, and what it
+//! costs.
 
 use crate::cases::{header, item};
 use niclab_isa::{Bits, Word};
@@ -340,7 +341,8 @@ fn says(constants: &[u32]) -> Vec<Word> {
 
 #[test]
 fn commands_that_make_no_sense_are_refused() {
-    // No such command; nothing to send; no header; nothing to append; a word that scratch memory has not; nothing linked.
+    // No such command; nothing to send; no header; nothing to append; a word that scratch memory has not; nothing
+    // linked.
     for word in [13, u32::from(command::SEND), 2, 8, 7 << 16 | 6, 12] {
         assert_eq!(run_with(&says(&[word])), Err(Misbehaved::Command { word: word.into() }));
     }

@@ -85,15 +85,16 @@ fn the_fitted_cycles_give_115_and_380_ns() {
     assert_within_1_percent(latency_ps(&fitted, 8) as f64, 380_000.0);
 }
 
-/// What follows from the states: counted here state by state, of a packet that meets nobody. The paper has 23 and 76 cycles.
+/// What follows from the states: counted here state by state, of a packet that meets nobody. The paper has 23 and 76
+/// cycles.
 #[test]
 fn words_that_are_passed_on_take_the_states_that_do_not_overlap() {
     const CYCLE_PS: u64 = 5_000;
     let profile = Profile::ultra_200mhz_htx();
     for payload_words in 0..=8_u64 {
         let words = payload_words + 2;
-        // Offset and first word; look-up and routing frame; routing frame again, header, authorization and first word; memories and
-        // first word; the other words, one behind another; the status word.
+        // Offset and first word; look-up and routing frame; routing frame again, header, authorization and first word;
+        // memories and first word; the other words, one behind another; the status word.
         let cycles = 2 + 2 + 4 + 2 + (words - 1) + 1;
         assert_eq!(latency_ps(&profile, payload_words as usize), cycles * CYCLE_PS, "{words} words");
         let mut whole = profile.clone();

@@ -341,8 +341,8 @@ fn a_queue_that_is_released_slice_by_slice_costs_each_slice_once() {
     );
 }
 
-/// The attack: a right is taken back and given again each time that its sender has a slice, and no slice is released: each
-/// time's entry waits for its slice.
+/// The attack: a right is taken back and given again each time that its sender has a slice, and no slice is released:
+/// each time's entry waits for its slice.
 #[test]
 fn rights_taken_back_that_wait_for_their_slices_fill_the_table_and_no_more() {
     let mut nic = crowded();

@@ -311,7 +311,7 @@ fn a_message_is_under_a_microsecond_from_program_to_program() {
     pair.nics[0].handle(begin, Input::PageStore(store(0, &[], [1, 2], 0)));
     pair.carry(0);
     let taken_ns = pair.nics[1].host_clock().since(begin).as_ps() / 1_000;
-    // 105 software; 55 + 10 until the first word is in, 10 cycles until Store has the first, 20 for the burst, which its last word
-    // keeps waiting no longer, and 35; 105 software.
+    // 105 software; 55 + 10 until the first word is in, 10 cycles until Store has the first, 20 for the burst, which
+    // its last word keeps waiting no longer, and 35; 105 software.
     assert_eq!(taken_ns, 105 + 65 + 50 + 20 + 35 + 105);
 }

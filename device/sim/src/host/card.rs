@@ -50,7 +50,8 @@ struct Port<T: Transport> {
     queue: Queue<T::Records>,
     transport: T,
     oracle: Oracle,
-    /// Launches that the card has not taken out of the page yet, because it has no room, and when the program made them.
+    /// Launches that the card has not taken out of the page yet, because it has no room, and when the program made
+    /// them.
     page: VecDeque<(Time, Launch)>,
 }
 
@@ -105,7 +106,8 @@ pub struct CardHost<T: Transport> {
 }
 
 impl<T: Transport> CardHost<T> {
-    /// A host whose card has no port open. `transport` makes what a port is opened for, unless the card has too little room.
+    /// A host whose card has no port open. `transport` makes what a port is opened for, unless the card has too little
+    /// room.
     #[must_use]
     pub fn new(
         node: u16,
@@ -476,8 +478,8 @@ impl<T: Transport> CardHost<T> {
         self.handle(now, Input::PageStore(launch.store), checker, effects);
     }
 
-    /// Reads the next record of a port, if it is there. Those that a fault of the device made unreadable are passed over, as
-    /// the library does once it sees that the card has gone on.
+    /// Reads the next record of a port, if it is there. Those that a fault of the device made unreadable are passed
+    /// over, as the library does once it sees that the card has gone on.
     fn receive(
         &mut self,
         now: Time,
@@ -543,12 +545,13 @@ impl<T: Transport> CardHost<T> {
     }
 }
 
-/// Tells the checker of what is read; of a record that a fault befell, or a program that one led astray, only that something
-/// is there.
+/// Tells the checker of what is read; of a record that a fault befell, or a program that one led astray, only that
+/// something is there.
 struct Told<'a> {
     checker: &'a mut Checker,
     is_spoiled: bool,
-    /// Whether the program that it sends to was led astray: it may have posted nothing for what is sent, and the card says so.
+    /// Whether the program that it sends to was led astray: it may have posted nothing for what is sent, and the card
+    /// says so.
     is_peer_astray: bool,
     /// The message that the card wanted to tell of.
     wanted: Option<Mark>,

@@ -1,5 +1,5 @@
-//! The memory of one host that its NIC may write: for each port a page with status line and counters, a receive queue, and a
-//! region whose pages do not touch, as those of a program seldom do.
+//! The memory of one host that its NIC may write: for each port a page with status line and counters, a receive queue,
+//! and a region whose pages do not touch, as those of a program seldom do.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -255,7 +255,8 @@ impl Memory {
         self.ports.get(port)?.region.get(begin..begin + range.bytes as usize)
     }
 
-    /// Stores bytes into a region. Which port's it is and where they begin in it, or none if not all of the range is one's.
+    /// Stores bytes into a region. Which port's it is and where they begin in it, or none if not all of the range is
+    /// one's.
     pub fn store(&mut self, range: &HostRange, bytes: &[u8]) -> Option<(usize, u64)> {
         let (port, begin) = self.offset_of(range)?;
         let place = self.ports.get_mut(port)?.region.get_mut(begin..begin + range.bytes as usize)?;

@@ -1,5 +1,6 @@
-//! Hosts: what a program and its library do with a NIC, operation by operation: [`card`] for all modelled cards, [`ethernet`]
-//! for the Ethernet function, and [`tcp`] for streams over it. What must be of a card whatever its program does is judged by [`oracle`].
+//! Hosts: what a program and its library do with a NIC, operation by operation: [`card`] for all modelled cards,
+//! [`ethernet`] for the Ethernet function, and [`tcp`] for streams over it. What must be of a card whatever its program
+//! does is judged by [`oracle`].
 //!
 //! A host is sans-IO as the models are: it is told what happens at which instant, and says what it wants done by
 //! [`Effects`].
@@ -95,8 +96,8 @@ impl Sum {
 
 /// A host and the NIC that its program uses.
 pub trait Host: Send {
-    /// Whether nothing that it asks the checker goes by what other nodes have done: each of its questions is about a flow that
-    /// begins or ends at it.
+    /// Whether nothing that it asks the checker goes by what other nodes have done: each of its questions is about a
+    /// flow that begins or ends at it.
     fn stands_alone(&self) -> bool {
         false
     }

@@ -1,5 +1,5 @@
-//! What must be of a card that writes into one port's memory, whatever program reads it: known outside of the card and of the
-//! program's library.
+//! What must be of a card that writes into one port's memory, whatever program reads it: known outside of the card and
+//! of the program's library.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -30,7 +30,8 @@ pub struct Oracle {
     pub made: u64,
     /// Launches that the card has reported, whether or not the host saw it.
     pub reported: u64,
-    /// The records to come that a fault of the device befell, by number, and the message that the card wanted to tell of.
+    /// The records to come that a fault of the device befell, by number, and the message that the card wanted to tell
+    /// of.
     pub spoiled: BTreeMap<u64, Option<Mark>>,
     /// Those to which the program has come: what the card wanted to write may be written yet, behind a later fault.
     passed: BTreeSet<u64>,
@@ -74,8 +75,8 @@ impl Oracle {
         }
     }
 
-    /// A record with this number was written at place `index` of the queue: it is the next one but for those that a fault
-    /// befell.
+    /// A record with this number was written at place `index` of the queue: it is the next one but for those that a
+    /// fault befell.
     pub fn on_record(&mut self, number: u64, index: u64, program: Progress, checker: &mut Checker) {
         if !self.spoiled.contains_key(&number) && !self.passed.contains(&number) {
             // What a fault befell may have been passed over already.
@@ -87,7 +88,8 @@ impl Oracle {
         self.stored = self.stored.max(number);
     }
 
-    /// The program has come to this record. If a fault befell it: the message that the card wanted to tell of, where it did.
+    /// The program has come to this record. If a fault befell it: the message that the card wanted to tell of, where it
+    /// did.
     pub fn pass(&mut self, number: u64) -> Option<Option<Mark>> {
         let spoiled = self.spoiled.remove(&number)?;
         self.passed.insert(number);
@@ -133,8 +135,8 @@ impl Oracle {
         self.spoiled_lines.push_back(wanted);
     }
 
-    /// The host sees a status line, or what a fault left of it. Lines that a fault befell before it are checked first, as
-    /// the card wanted them.
+    /// The host sees a status line, or what a fault left of it. Lines that a fault befell before it are checked first,
+    /// as the card wanted them.
     pub fn on_status(&mut self, line: &[u64], program: Progress, checker: &mut Checker) {
         let mut is_spoiled = false;
         // No count falls, so that what was wanted before this line is in none of its words more.
@@ -185,15 +187,16 @@ impl Oracle {
         self.reported = launched;
     }
 
-    /// Whether a fault of the device keeps the program, which sees so many launches taken, from seeing that there are free
-    /// slots.
+    /// Whether a fault of the device keeps the program, which sees so many launches taken, from seeing that there are
+    /// free slots.
     #[must_use]
     pub fn is_stuck(&self, launched: u64, seen: u64) -> bool {
         let is_full = |taken: u64| launched.saturating_sub(taken) >= u64::from(SLOTS);
         is_full(seen) && !is_full(self.reported)
     }
 
-    /// Whether a fault of the device keeps the program, which sees that so many messages have left, from seeing that more have.
+    /// Whether a fault of the device keeps the program, which sees that so many messages have left, from seeing that
+    /// more have.
     #[must_use]
     pub const fn is_kept_from_seeing(&self, sent: u64) -> bool {
         sent < self.sent

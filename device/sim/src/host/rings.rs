@@ -1,5 +1,5 @@
-//! Hosts of cards with descriptor rings: the driver is here, and with it ports, windows and messages. A program sends by a system
-//! call and has what comes once the driver has copied it.
+//! Hosts of cards with descriptor rings: the driver is here, and with it ports, windows and messages. A program sends
+//! by a system call and has what comes once the driver has copied it.
 
 mod datagrams;
 mod direct;

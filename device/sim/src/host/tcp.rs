@@ -1,9 +1,10 @@
-//! A program whose messages go over TCP: a conventional NIC, and a stack whose computing the profile prices. Messages are parts of
-//! the stream to a node, each behind a tag by which programs know it.
+//! A program whose messages go over TCP: a conventional NIC, and a stack whose computing the profile prices. Messages
+//! are parts of the stream to a node, each behind a tag by which programs know it.
 //!
-//! The processor does one thing at a time: it takes the next frame that the card has stored, else sends the next segment, else wakes
-//! the program, which reads what is there, else lets it write. Each is one step, so that what comes meanwhile waits no longer than for
-//! the end of that. Two departures: an interrupt does not break into a step, and sent frames are not reported by interrupts.
+//! The processor does one thing at a time: it takes the next frame that the card has stored, else sends the next
+//! segment, else wakes the program, which reads what is there, else lets it write. Each is one step, so that what comes
+//! meanwhile waits no longer than for the end of that. Two departures: an interrupt does not break into a step, and
+//! sent frames are not reported by interrupts.
 
 pub mod connection;
 mod segment;
@@ -225,7 +226,8 @@ impl TcpHost {
         }
     }
 
-    /// The program writes the next part of its message, a segment's worth: the system copies it, and sends it before it copies more.
+    /// The program writes the next part of its message, a segment's worth: the system copies it, and sends it before it
+    /// copies more.
     fn write(&mut self, writing: &mut Writing) {
         self.function.nic.ledger_mut().attribute(Some(writing.tag));
         if writing.written == 0 {

@@ -1,5 +1,5 @@
-//! Faults of devices in simulations: each befalls what it says and nothing else, the checker excuses them and still finds a
-//! model that is broken, and the same seed gives the same faults.
+//! Faults of devices in simulations: each befalls what it says and nothing else, the checker excuses them and still
+//! finds a model that is broken, and the same seed gives the same faults.
 
 use crate::tampered::{Tamper, Tampered};
 use niclab_sim::run::{Options, run};

@@ -103,8 +103,8 @@ fn two_cards_that_answer_each_other_end_the_run_with_what_goes_round() {
     }
 }
 
-/// A message of 2,880 bytes in packets of four, whose sender goes back a window of a hundred for whatever is missing. Links lose
-/// every fifth frame: it takes more events than there may be without any progress.
+/// A message of 2,880 bytes in packets of four, whose sender goes back a window of a hundred for whatever is missing.
+/// Links lose every fifth frame: it takes more events than there may be without any progress.
 #[test]
 fn a_message_that_is_stored_byte_by_byte_is_no_endless_run() {
     let text = "nodes = 2\n\

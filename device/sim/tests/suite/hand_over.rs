@@ -6,7 +6,8 @@ use niclab_sim::run::{Options, Outcome, run};
 use niclab_spec::sim::SimHandOver;
 use niclab_spec::{ClusterFile, Faults, NicModel, SimConfig, Source, Workload, WorkloadKind};
 
-/// A cluster of this model on the platform that its paper measured on, and so many programs drawn for it, one after the other.
+/// A cluster of this model on the platform that its paper measured on, and so many programs drawn for it, one after the
+/// other.
 fn config(model: &'static niclab_model::nic::registry::Model, count: usize, faults: Faults) -> SimConfig {
     let source = Source::from_text("handed over", format!("nodes = 4\n[nic]\nmodel = \"{}\"\n", model.name));
     let cluster = source.resolve(&source.parse::<ClusterFile>().unwrap()).unwrap();

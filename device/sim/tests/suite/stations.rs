@@ -23,8 +23,8 @@ const FRAME_BYTES: usize = 60;
 /// What a station heard: its node, the destination, and when the frame was there in picoseconds.
 type Heard = Arc<Mutex<Vec<(u16, Mac, u64)>>>;
 
-/// A card beside which there is a station, on a card of its own. That of node 0 sends these frames, one for each message that
-/// its program launches.
+/// A card beside which there is a station, on a card of its own. That of node 0 sends these frames, one for each
+/// message that its program launches.
 struct Station {
     node: u16,
     nic: AnyNic,
@@ -155,7 +155,8 @@ fn a_station_reaches_functions_and_stations_by_their_addresses_and_all_of_them_b
     assert_eq!(whom.len(), 4, "{whom:?}");
     let nodes = &outcome.report.nodes;
     let received = |node: &NodeFigures| (node.ethernet.received_frames, node.ethernet.dropped_frames);
-    // Node 0: what is for all and for its own function. Others: for all, for an address that nobody knows; node 1: its own.
+    // Node 0: what is for all and for its own function. Others: for all, for an address that nobody knows; node 1: its
+    // own.
     let counts: Vec<_> = nodes.iter().map(received).collect();
     assert_eq!(counts, [(2, 0), (3, 0), (2, 0), (2, 1)]);
     for node in nodes {

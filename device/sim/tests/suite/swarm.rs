@@ -57,7 +57,8 @@ fn a_swarm_of_one_model_draws_that_model_alone() {
     }
 }
 
-/// Of this seed one card has a slow link, and letters wait 1 us at first: what goes again must not fill the link for ever.
+/// Of this seed one card has a slow link, and letters wait 1 us at first: what goes again must not fill the link for
+/// ever.
 #[test]
 fn letters_that_go_again_leave_room_for_their_acknowledgements() {
     let run = run_seed_of(Some(model("mailbox")), None, 3_788, &Options::default());
@@ -75,8 +76,8 @@ fn a_swarm_is_the_same_on_any_number_of_threads() {
 /// Most runs that may pass before a fault is found.
 const MAX_RUNS: u64 = 1_000;
 
-/// The first seed whose run finds the fault in a card of this model, and by which checks. With `is_drawn`, of the seeds that
-/// come to this model by themselves.
+/// The first seed whose run finds the fault in a card of this model, and by which checks. With `is_drawn`, of the seeds
+/// that come to this model by themselves.
 fn found(tamper: Tamper, model: NicModel, is_drawn: bool) -> (u64, Vec<String>) {
     let broken = |seed: u64| {
         if is_drawn && configuration(seed).nodes[0].nic.model != model {

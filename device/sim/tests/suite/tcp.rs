@@ -1,4 +1,5 @@
-//! Streams over TCP: what they take in model time on the platform of the GAMMA paper's figure 1, and that all comes on any network.
+//! Streams over TCP: what they take in model time on the platform of the GAMMA paper's figure 1, and that all comes on
+//! any network.
 
 use niclab_sim::run::{Options, RunError, run};
 use niclab_spec::report::Report;

@@ -11,7 +11,8 @@ fn on_threads(config: &SimConfig, threads: usize) -> Option<Outcome> {
     run(config, &options).ok()
 }
 
-/// Whether it was carried out by phases on so many threads. They must have seen what is seen event by event: every count, time and verdict.
+/// Whether it was carried out by phases on so many threads. They must have seen what is seen event by event: every
+/// count, time and verdict.
 fn is_divided(config: &SimConfig, threads: usize, one: &Outcome, what: &str) -> bool {
     let several = on_threads(config, threads).unwrap();
     assert_eq!(several.report.to_json(), one.report.to_json(), "{what} on {threads} threads");

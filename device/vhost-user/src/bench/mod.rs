@@ -140,7 +140,8 @@ fn card_with(features: u64) -> &'static Model {
 /// Turns of the comparison with and without ledgers.
 const TURNS: u32 = 9;
 
-/// A rate with ledgers over the same without, measured in turns that take `duration` altogether: the median of the turns.
+/// A rate with ledgers over the same without, measured in turns that take `duration` altogether: the median of the
+/// turns.
 fn ledger_on_over_off(
     shell: &Shell,
     duration: Duration,

@@ -47,7 +47,8 @@ impl Drop for Testpmd {
     }
 }
 
-/// Measures two vhost ports with `pairs` queue pairs of the `testpmd` at `path`, which forwards each one's frames to the other.
+/// Measures two vhost ports with `pairs` queue pairs of the `testpmd` at `path`, which forwards each one's frames to
+/// the other.
 pub fn measure(path: &Path, duration: Duration, pairs: usize) -> Result<Figures, BenchError> {
     let folder = tempfile::Builder::new()
         .prefix("niclab-testpmd-")

@@ -1,5 +1,5 @@
-//! Fixed amounts of work, for tools that count the instructions of a whole process: each does as many units as it is told, in one
-//! thread, however long that takes.
+//! Fixed amounts of work, for tools that count the instructions of a whole process: each does as many units as it is
+//! told, in one thread, however long that takes.
 
 use super::BenchError;
 
@@ -14,8 +14,8 @@ pub struct Work {
     pub run: fn(u64) -> Result<u64, BenchError>,
 }
 
-/// How often `batch`, which does some units and says how many, is to be called for `wanted` units; `None` from it is the end, as is
-/// a batch without any.
+/// How often `batch`, which does some units and says how many, is to be called for `wanted` units; `None` from it is
+/// the end, as is a batch without any.
 ///
 /// # Errors
 /// What `batch` says, or [`BenchError::Stalled`] where nothing moves any more.

@@ -1,9 +1,10 @@
 //! A frame where it lies, with its head read.
 //!
-//! A guest may change a frame while the device reads it. (The attack: a frame that is ordinary when it is checked, and one of
-//! the cluster, in another node's name, when it is copied.) So the head is read once, into memory of the daemon; it is checked
-//! there, and the receiver gets it from there. The rest, which the device does not check, is read once as well, where the frame
-//! is delivered: a delivery consumes the frame. A frame with several readers is copied first ([`Frame::into_vec`]).
+//! A guest may change a frame while the device reads it. (The attack: a frame that is ordinary when it is checked, and
+//! one of the cluster, in another node's name, when it is copied.) So the head is read once, into memory of the daemon;
+//! it is checked there, and the receiver gets it from there. The rest, which the device does not check, is read once as
+//! well, where the frame is delivered: a delivery consumes the frame. A frame with several readers is copied first
+//! ([`Frame::into_vec`]).
 
 use niclab_model::fabric::ethernet::{TAGGED_HEADER_BYTES, tag_bytes};
 use smallvec::SmallVec;

@@ -13,7 +13,8 @@ pub const HEADER_BYTES: usize = 12;
 /// Bytes of an Ethernet header: two addresses and the EtherType.
 pub const ETHERNET_BYTES: usize = 14;
 
-/// What the network has to know of a frame: its Ethernet header and the outer VLAN tag, with zeros where there is no tag.
+/// What the network has to know of a frame: its Ethernet header and the outer VLAN tag, with zeros where there is no
+/// tag.
 pub type LinkHeader = [u8; TAGGED_HEADER_BYTES];
 
 const NEEDS_CHECKSUM: u8 = VIRTIO_NET_HDR_F_NEEDS_CSUM as u8;

@@ -28,10 +28,10 @@ const PROTOCOL_TCP: u8 = 6;
 /// Most header bytes that are looked at: Ethernet with two tags, IPv6 with extension headers, TCP with options.
 pub const MAX_HEADER_BYTES: usize = 256;
 
-/// Most segments of one frame. A guest that asks for segments of one byte would have the device make 65,000 frames out of
-/// one: CVE-2012-3412 was that attack on the first NIC drivers that cut frames, whose hardware got a limit of 100 since. Linux
-/// goes down to segments of 8 bytes only for a peer that attacks it (`tcp_min_snd_mss`); 64 are below what IPv4 demands
-/// of every link.
+/// Most segments of one frame. A guest that asks for segments of one byte would have the device make 65,000 frames out
+/// of one: CVE-2012-3412 was that attack on the first NIC drivers that cut frames, whose hardware got a limit of 100
+/// since. Linux goes down to segments of 8 bytes only for a peer that attacks it (`tcp_min_snd_mss`); 64 are below what
+/// IPv4 demands of every link.
 pub const MAX_SEGMENTS: usize = 1024;
 
 /// The headers of a long TCP frame.

@@ -148,9 +148,9 @@ impl<'a> Receiver<'a> {
         }
     }
 
-    /// Writes frames of one length with the same two headers into the next chains, as long as each chain is one buffer that
-    /// holds one. `pieces` are what follows the headers. Returns how many frames it wrote, whose pieces are gone; the rest of the
-    /// queue is as it was.
+    /// Writes frames of one length with the same two headers into the next chains, as long as each chain is one buffer
+    /// that holds one. `pieces` are what follows the headers. Returns how many frames it wrote, whose pieces are gone;
+    /// the rest of the queue is as it was.
     #[inline]
     pub fn put_all(&mut self, offload: &Offload, link: &LinkHeader, pieces: &mut Pieces<'_>) -> usize {
         let Self { burst, singles, .. } = self;
@@ -173,8 +173,8 @@ impl<'a> Receiver<'a> {
         written
     }
 
-    /// Takes the next chain if it is one buffer that holds `wanted` bytes, as most are. None when it is not: the queue is then
-    /// as it was.
+    /// Takes the next chain if it is one buffer that holds `wanted` bytes, as most are. None when it is not: the queue
+    /// is then as it was.
     #[inline]
     fn take_short(&mut self, wanted: usize) -> Result<Option<Place>, ReceiveError> {
         let head = self.burst.pop(&mut self.chain)?.ok_or(ReceiveError::NoRoom)?;
@@ -293,8 +293,8 @@ struct Backlog {
     no_room_at: Option<u16>,
 }
 
-/// The backlogs of a node's receive queues. They have one bound together: a guest that never reads must not cost the host its
-/// memory, and a guest with many queues must not cost more than a guest with one.
+/// The backlogs of a node's receive queues. They have one bound together: a guest that never reads must not cost the
+/// host its memory, and a guest with many queues must not cost more than a guest with one.
 #[derive(Debug, Default)]
 pub struct Backlogs {
     of_pairs: Vec<Backlog>,

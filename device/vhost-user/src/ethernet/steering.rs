@@ -1,9 +1,9 @@
 //! Which receive queue a frame goes to, if the guest has several.
 //!
 //! All frames of a flow go to one queue, so the guest receives them in order. The flow is that of receive-side scaling
-//! (Virtual I/O Device specification 1.2, section 5.1.6.5.7): addresses and ports of TCP and UDP, and addresses alone of other
-//! IP packets. Fragments have addresses alone, too, because only the first one has ports. The flow of a frame without IP is its
-//! Ethernet addresses. The hash is Toeplitz's with Microsoft's key, as most network cards have it.
+//! (Virtual I/O Device specification 1.2, section 5.1.6.5.7): addresses and ports of TCP and UDP, and addresses alone
+//! of other IP packets. Fragments have addresses alone, too, because only the first one has ports. The flow of a frame
+//! without IP is its Ethernet addresses. The hash is Toeplitz's with Microsoft's key, as most network cards have it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -63,8 +63,9 @@ impl MappedBar {
 }
 
 fn atomics<T: AtomicInteger>(region: &MmapRegion) -> &[T] {
-    // SAFETY: the mapping is `size()` readable and writable bytes, aligned to a page, and lives as long as `region`, from
-    // which the slice borrows; every bit pattern is a valid atomic integer, and the daemon too accesses it by atomics.
+    // SAFETY: the mapping is `size()` readable and writable bytes, aligned to a page, and lives as long as `region`,
+    // from which the slice borrows; every bit pattern is a valid atomic integer, and the daemon too accesses it by
+    // atomics.
     unsafe { std::slice::from_raw_parts(region.as_ptr().cast::<T>(), region.size() / size_of::<T>()) }
 }
 
@@ -303,8 +304,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends what QEMU 11.1 sends when a machine continues that was stopped: features, the memory table with the BAR in it,
-    /// and each queue that is enabled where it stopped.
+    /// Sends what QEMU 11.1 sends when a machine continues that was stopped: features, the memory table with the BAR in
+    /// it, and each queue that is enabled where it stopped.
     ///
     /// # Errors
     /// [`FrontendError`].

@@ -16,7 +16,8 @@ use crate::ethernet::{QUEUES_PER_PAIR, receive_queue, transmit_queue};
 use crate::memory::MemoryError;
 use crate::ring::Buffer;
 
-/// A guest's driver of the Ethernet function, with one queue pair or several. Its own methods are those of the first pair.
+/// A guest's driver of the Ethernet function, with one queue pair or several. Its own methods are those of the first
+/// pair.
 pub struct EthernetGuest {
     connection: Connection,
     pairs: Vec<QueuePair>,
@@ -158,8 +159,8 @@ impl QueuePair {
         Ok(true)
     }
 
-    /// Puts a frame into the transmit queue, in as many buffers as it needs. False when there is no room. The device does
-    /// not see it before [`QueuePair::flush`].
+    /// Puts a frame into the transmit queue, in as many buffers as it needs. False when there is no room. The device
+    /// does not see it before [`QueuePair::flush`].
     ///
     /// # Errors
     /// [`FrontendError`].
@@ -229,8 +230,8 @@ impl QueuePair {
         Ok(())
     }
 
-    /// Takes the next received frame if there is one, and hands its first bytes to `look`, its length beside; the buffer
-    /// goes back to the queue, but the device does not see that before the next [`QueuePair::show`]. For frames
+    /// Takes the next received frame if there is one, and hands its first bytes to `look`, its length beside; the
+    /// buffer goes back to the queue, but the device does not see that before the next [`QueuePair::show`]. For frames
     /// that fit one buffer.
     ///
     /// # Errors

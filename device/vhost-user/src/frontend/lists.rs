@@ -23,7 +23,8 @@ pub type PostPort = RegionPort<PostRecord>;
 pub type ChannelPort = RegionPort<Slice>;
 
 impl<K: Kind> RegionPort<K> {
-    /// Opens any free port with room for `events` events. What was taken is released once a quarter of them came together.
+    /// Opens any free port with room for `events` events. What was taken is released once a quarter of them came
+    /// together.
     ///
     /// # Errors
     /// [`FrontendError`].

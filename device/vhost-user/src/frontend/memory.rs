@@ -18,8 +18,8 @@ use crate::memory::{self, MemoryError};
 /// Where the guest's memory begins, guest-physical. Not zero, so that a forgotten address is outside.
 const BASE: u64 = 0x10_0000;
 
-/// A guest's memory, which its programs see as it is: they read and write in place. Pieces are never given back: a front
-/// end lives shorter than a guest.
+/// A guest's memory, which its programs see as it is: they read and write in place. Pieces are never given back: a
+/// front end lives shorter than a guest.
 #[derive(Debug)]
 pub struct GuestMemory {
     table: GuestMemoryMmap,

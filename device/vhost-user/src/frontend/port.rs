@@ -1,7 +1,7 @@
 //! One open port: the host's half that guests run ([`niclab_port`]), over this guest's memory and BAR.
 //!
-//! The user library adds waiting and comfort to the same; this has none, so that a benchmark measures the device, and lets
-//! a test say what no library would.
+//! The user library adds waiting and comfort to the same; this has none, so that a benchmark measures the device, and
+//! lets a test say what no library would.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -45,8 +45,8 @@ impl GuestPort {
         Self::open_for(guest, slices)
     }
 
-    /// Stores payload and tag into the next slot and launches it, without a doorbell; of the flags, `CODE_` constants. False
-    /// when the page is full.
+    /// Stores payload and tag into the next slot and launches it, without a doorbell; of the flags, `CODE_` constants.
+    /// False when the page is full.
     #[inline]
     pub fn try_launch(&mut self, payload: &[u64], tag: [u64; TAG_WORDS], flags: u16) -> bool {
         let has_room = self.has_slot() && payload.len() <= PAYLOAD_WORDS;
@@ -139,15 +139,15 @@ impl<K: Kind> GuestPort<K> {
         self.guest.command(OP_PORT_CLOSE, &PortName { port: self.port, reserved: 0 }).map(drop)
     }
 
-    /// Launches the next slot with a command: all of its words, and the lower half of the launch word. Returns the launch's
-    /// number; none when the page is full.
+    /// Launches the next slot with a command: all of its words, and the lower half of the launch word. Returns the
+    /// launch's number; none when the page is full.
     #[inline]
     pub fn try_command(&mut self, code: u32, words: &[u64; PAYLOAD_WORDS + TAG_WORDS]) -> Option<u32> {
         self.has_slot().then(|| self.launch_raw(code, words))
     }
 
-    /// Whether the next slot holds no launch that the device has not taken, as far as it has told. Refusals are not reported:
-    /// who provokes them looks at [`Self::status_line`].
+    /// Whether the next slot holds no launch that the device has not taken, as far as it has told. Refusals are not
+    /// reported: who provokes them looks at [`Self::status_line`].
     #[inline]
     fn has_slot(&mut self) -> bool {
         if !self.requester.is_full() {
@@ -167,8 +167,8 @@ impl<K: Kind> GuestPort<K> {
         requester.launch(&mut page, 0, words.iter().copied(), code, received) as u32
     }
 
-    /// What is taken from now on is released once a quarter of the queue came together, and the device is told so. Before a
-    /// sender is authorized.
+    /// What is taken from now on is released once a quarter of the queue came together, and the device is told so.
+    /// Before a sender is authorized.
     pub(super) fn release_by_itself(&mut self) {
         let interval = self.queue.usual_release_interval();
         self.with_records(|queue, records| queue.set_release_interval(interval, records));
@@ -220,8 +220,8 @@ impl<K: Kind> GuestPort<K> {
         Status::read(&AtomicPage { requester: &[], status: self.status_page() })
     }
 
-    /// All that the port shares with the device, for who drives it by other code; `region` is guest memory, an address and
-    /// bytes.
+    /// All that the port shares with the device, for who drives it by other code; `region` is guest memory, an address
+    /// and bytes.
     pub fn memory(&self, region: (u64, u64)) -> AtomicMemory<'_> {
         let (memory, bar) = (self.guest.memory(), self.guest.bar());
         let words = |address, count| memory.atomics(address, count).unwrap_or_default();

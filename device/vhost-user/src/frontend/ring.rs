@@ -78,8 +78,8 @@ impl DriverRing {
         self.free.get(first + index).copied()
     }
 
-    /// Makes a chain of `buffers` available and returns its head, or `None` when there are too few free descriptors. The
-    /// device does not see it before [`DriverRing::publish`].
+    /// Makes a chain of `buffers` available and returns its head, or `None` when there are too few free descriptors.
+    /// The device does not see it before [`DriverRing::publish`].
     ///
     /// # Errors
     /// [`MemoryError`].

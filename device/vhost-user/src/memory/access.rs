@@ -1,11 +1,11 @@
 //! Reads that happen once, and places that the device only writes.
 //!
-//! A guest's memory changes while the device reads it: the guest's processors store there at any time. A device that checks bytes
-//! in place and then uses them reads them twice, and the guest may change them in between (a double fetch). So no code outside of
-//! this folder gets a view of guest memory that it can read again. It gets one of these:
+//! A guest's memory changes while the device reads it: the guest's processors store there at any time. A device that
+//! checks bytes in place and then uses them reads them twice, and the guest may change them in between (a double
+//! fetch). So no code outside of this folder gets a view of guest memory that it can read again. It gets one of these:
 //!
-//! * [`Unread`]: bytes that the device has not read. Every read takes the value and gives memory of the daemon, or copies the
-//!   bytes to a receiver unparsed. What is checked and what is used are therefore the same bytes.
+//! * [`Unread`]: bytes that the device has not read. Every read takes the value and gives memory of the daemon, or
+//!   copies the bytes to a receiver unparsed. What is checked and what is used are therefore the same bytes.
 //! * [`Room`]: a place that the device fills and cannot read.
 //! * [`Words`]: the words of a virtqueue's rings. Each load gives a value; no reference to a word leaves the type.
 //!
@@ -19,8 +19,8 @@
 //! }
 //! ```
 //!
-//! What remains to the callers: to decide by the value that a read gave them, and to begin from nothing when they ask for the
-//! same address again.
+//! What remains to the callers: to decide by the value that a read gave them, and to begin from nothing when they ask
+//! for the same address again.
 
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
@@ -156,7 +156,8 @@ words! {
     AtomicU64, u64;
 }
 
-/// Words of a virtqueue's rings, which guest and device share. Every load is a copy: what the caller checks is what it has.
+/// Words of a virtqueue's rings, which guest and device share. Every load is a copy: what the caller checks is what it
+/// has.
 #[derive(Debug)]
 pub struct Words<'m, T>(&'m [T]);
 

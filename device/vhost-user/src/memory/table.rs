@@ -11,8 +11,8 @@ use super::vanishing::MayVanish;
 use super::{DmaMemory, FileIdentity, Region, identity};
 use crate::attention::Attention;
 
-/// Most regions of a table: as many files as one message carries. A front end that adds one region after the other, which it
-/// was not offered to do, would use up the mappings that this process may have.
+/// Most regions of a table: as many files as one message carries. A front end that adds one region after the other,
+/// which it was not offered to do, would use up the mappings that this process may have.
 pub const MAX_REGIONS: usize = vhost::vhost_user::message::MAX_ATTACHED_FD_ENTRIES;
 
 /// A memory table that is not taken.
@@ -62,9 +62,9 @@ impl From<TableError> for io::Error {
 }
 
 impl DmaMemory {
-    /// The table that a front end gave, as the library has mapped it and nobody has touched yet; without the region of the
-    /// file `bar`: see [`DmaMemory::new`]. When a page of any region vanishes later, `attention` is told, and the region
-    /// holds zeros from then on.
+    /// The table that a front end gave, as the library has mapped it and nobody has touched yet; without the region of
+    /// the file `bar`: see [`DmaMemory::new`]. When a page of any region vanishes later, `attention` is told, and the
+    /// region holds zeros from then on.
     ///
     /// # Errors
     /// [`TableError`].
@@ -114,10 +114,10 @@ fn guard(
     // Of hugetlbfs, the size of its pages.
     let page_bytes = usize::try_from(filesystem.block_size()).unwrap_or(0).max(1);
     let (start, bytes) = (mapping.as_ptr() as usize, mapping.size().next_multiple_of(page_bytes));
-    // SAFETY: the mapping is `bytes` bytes in whole pages, and nobody has them but this connection: the library, which never
-    // touches them, and whoever holds the region, whose guard goes before its hold on the mapping. A table with one region
-    // more or less has the others' mappings again, with a guard of its own that calls the same thread. Zeros in place of a
-    // guest's memory are what a guest could have written.
+    // SAFETY: the mapping is `bytes` bytes in whole pages, and nobody has them but this connection: the library, which
+    // never touches them, and whoever holds the region, whose guard goes before its hold on the mapping. A table with
+    // one region more or less has the others' mappings again, with a guard of its own that calls the same thread. Zeros
+    // in place of a guest's memory are what a guest could have written.
     let guard = unsafe { MayVanish::new(start, bytes, attention) }.map_err(system)?;
     Ok(Some(Region { start: entry.start_addr().0, bytes: entry.len(), _guard: Some(guard), mapping }))
 }

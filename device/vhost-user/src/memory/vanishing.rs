@@ -1,9 +1,9 @@
 //! Guest memory that vanishes under the device: one node's loss, and not the daemon's end.
 //!
 //! A front end keeps the file of the memory that it shares. It can cut the file short, or its filesystem can run out of
-//! pages; the next access to what is gone raises SIGBUS, wherever in the models it happens and whichever node's thread it
-//! is. The handler puts zeros in the place of the whole mapping, so that the access goes on, and calls the thread of the
-//! connection whose memory it was, which ends that connection.
+//! pages; the next access to what is gone raises SIGBUS, wherever in the models it happens and whichever node's thread
+//! it is. The handler puts zeros in the place of the whole mapping, so that the access goes on, and calls the thread of
+//! the connection whose memory it was, which ends that connection.
 
 use std::io;
 use std::ptr::null_mut;
@@ -153,8 +153,8 @@ fn install() -> io::Result<()> {
         action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
         // SAFETY: as above.
         let mut before: libc::sigaction = unsafe { std::mem::zeroed() };
-        // SAFETY: both point to structures of this function. What was there before is known to the handler before it can
-        // be called for a range, of which there is none yet; for anything else it falls back on the default.
+        // SAFETY: both point to structures of this function. What was there before is known to the handler before it
+        // can be called for a range, of which there is none yet; for anything else it falls back on the default.
         let failed = unsafe { libc::sigaction(libc::SIGBUS, &raw const action, &raw mut before) } != 0;
         let _ = BEFORE.set(before);
         if failed { Err(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL)) } else { Ok(()) }
@@ -184,10 +184,10 @@ fn remedy(address: usize) -> bool {
     let found =
         slots().filter_map(Slot::read).find(|(start, bytes, _)| address.wrapping_sub(*start) < *bytes);
     let Some((start, bytes, attention)) = found else { return false };
-    // SAFETY: the range is one mapping that belongs to whoever registered it, and it cannot go while the access that led
-    // here is under way: whoever accesses it holds it. All of it is replaced, by memory with the same access rights, so that
-    // pages of any size will do and no further access faults. The accesses are machine loads and stores of volatile or
-    // atomic kind, for which what is found there may change at any time.
+    // SAFETY: the range is one mapping that belongs to whoever registered it, and it cannot go while the access that
+    // led here is under way: whoever accesses it holds it. All of it is replaced, by memory with the same access
+    // rights, so that pages of any size will do and no further access faults. The accesses are machine loads and stores
+    // of volatile or atomic kind, for which what is found there may change at any time.
     let mapped = unsafe {
         libc::mmap(
             start as *mut libc::c_void,

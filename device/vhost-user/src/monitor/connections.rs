@@ -10,11 +10,11 @@ use std::time::Duration;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use parking_lot::{Condvar, Mutex};
 
-/// Most connections at a time, each with a thread of its own. When one more comes, the one that was silent for longest is
-/// hung up on: whoever connects and says nothing keeps nobody out.
+/// Most connections at a time, each with a thread of its own. When one more comes, the one that was silent for longest
+/// is hung up on: whoever connects and says nothing keeps nobody out.
 ///
-/// The bound holds for threads, too: the new connection waits until the thread of the other one has ended. A client that asked
-/// for what takes long on one connection after another would otherwise have a thread for each.
+/// The bound holds for threads, too: the new connection waits until the thread of the other one has ended. A client
+/// that asked for what takes long on one connection after another would otherwise have a thread for each.
 pub const MAX_CONNECTIONS: usize = 16;
 
 /// How long a new connection waits for a thread before it is refused. A thread that waits for the world's lock gives up
@@ -94,7 +94,8 @@ impl Seat {
         &self.stream
     }
 
-    /// Whether the connection is over: either end has hung up. A client that only ends its own half still waits for the answer.
+    /// Whether the connection is over: either end has hung up. A client that only ends its own half still waits for the
+    /// answer.
     pub fn is_over(&self) -> bool {
         let mut socket = [PollFd::new(self.stream.as_fd(), PollFlags::empty())];
         poll(&mut socket, PollTimeout::ZERO).is_ok()
@@ -112,7 +113,8 @@ impl Seat {
         }
     }
 
-    /// From now on it is not hung up on, as somebody watches over it. False if as many watch as can, or it lost its place.
+    /// From now on it is not hung up on, as somebody watches over it. False if as many watch as can, or it lost its
+    /// place.
     pub fn watch(&self) -> bool {
         let mut open = self.connections.open.lock();
         if open.iter().filter(|place| place.is_watching).count() >= MAX_WATCHES {

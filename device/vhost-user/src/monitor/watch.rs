@@ -1,4 +1,5 @@
-//! A watch over a connection of the monitor: the connection's thread writes, another waits until the asking end hangs up.
+//! A watch over a connection of the monitor: the connection's thread writes, another waits until the asking end hangs
+//! up.
 
 use std::io::{self, Read, Write};
 use std::net::Shutdown;

@@ -186,8 +186,8 @@ impl Card {
         self.is_polled
     }
 
-    /// Tells guests that no doorbell is needed while the device looks. Slots that it takes then are counted as spared if they were
-    /// launched after guests could see that.
+    /// Tells guests that no doorbell is needed while the device looks. Slots that it takes then are counted as spared
+    /// if they were launched after guests could see that.
     pub fn spare_doorbell(&mut self, is_counted: bool) {
         self.is_polled = is_counted;
         self.pages.set_doorbell(DOORBELL_SPARED);
@@ -250,9 +250,9 @@ impl Card {
         launch
     }
 
-    /// Feeds one slot to the model. The program says what it had received when it launched; if the device has stored more
-    /// for it meanwhile, then wall time decided that these came before the launch. What a host does for several ports is
-    /// done in the order in which the device looks at their pages.
+    /// Feeds one slot to the model. The program says what it had received when it launched; if the device has stored
+    /// more for it meanwhile, then wall time decided that these came before the launch. What a host does for several
+    /// ports is done in the order in which the device looks at their pages.
     #[inline]
     pub fn store(&mut self, launch: Launch, bus: &mut NodeBus) {
         let Launch { store, received } = launch;
@@ -314,8 +314,8 @@ impl Card {
         self.nic.handle(due, Input::Timeout, bus);
     }
 
-    /// The node acts, or something comes to it. If the card has gone on with something meanwhile that is later in model time, then
-    /// wall time decided that it came first.
+    /// The node acts, or something comes to it. If the card has gone on with something meanwhile that is later in model
+    /// time, then wall time decided that it came first.
     fn acts_at(&mut self, at: Time) {
         self.counts.unordered += u64::from(at < self.went_on);
         self.acted = self.acted.max(at);
@@ -584,7 +584,8 @@ impl Card {
         self.nic.handle(passage.tail, input, bus);
     }
 
-    /// Stores bytes of a frame's data, which is lent, into the guest's memory, unless the guest is not there to expect it.
+    /// Stores bytes of a frame's data, which is lent, into the guest's memory, unless the guest is not there to expect
+    /// it.
     #[inline]
     pub fn store_lent(&mut self, frame: &LentFrame, bytes: &Range<usize>, ranges: &[HostRange]) {
         if self.is_running && frame.store(bytes, &self.memory, ranges).is_err() {
@@ -593,8 +594,8 @@ impl Card {
         self.rules.iter_mut().for_each(|rules| rules.on_bytes(&self.memory, ranges));
     }
 
-    /// What is lent to the card of what its model asked for, to be appended to this, if it can be. The head of a frame comes first:
-    /// words are looked at.
+    /// What is lent to the card of what its model asked for, to be appended to this, if it can be. The head of a frame
+    /// comes first: words are looked at.
     #[inline]
     pub fn loan(&self, ranges: &HostRanges, into: &FrameBytes) -> Option<Loan> {
         let finish = self.nic.lends().filter(|_| self.is_running && !into.is_empty())?;
@@ -628,8 +629,8 @@ impl Card {
         self.nic.handle(at, Input::DmaData { token, bytes, is_whole }, bus);
     }
 
-    /// Holds driver and programs to the manual's rules from now on, or does not. What they have broken stays; `new` is an empty book;
-    /// `features` are those of the card's configuration space.
+    /// Holds driver and programs to the manual's rules from now on, or does not. What they have broken stays; `new` is
+    /// an empty book; `features` are those of the card's configuration space.
     pub fn set_rules(&mut self, new: Option<Book>, features: u64) {
         if new.is_some() == self.rules.is_some() {
             return;
@@ -664,8 +665,8 @@ impl Card {
         }
     }
 
-    /// The host is gone or starts anew: no port of it lives on, and nothing more is written into its memory. `was_stopped` says that
-    /// the device had stopped before: the driver may have freed the memory of its ports since.
+    /// The host is gone or starts anew: no port of it lives on, and nothing more is written into its memory.
+    /// `was_stopped` says that the device had stopped before: the driver may have freed the memory of its ports since.
     pub fn host_reset(&mut self, bus: &mut NodeBus, was_stopped: bool) {
         self.is_running = false;
         self.is_told_cut = false;

@@ -49,8 +49,8 @@ pub struct Descriptors {
 }
 
 impl Descriptors {
-    /// Takes the next chain of a queue. All of its buffers are memory of the guest, now: it may be taken away, so that each
-    /// access is checked again.
+    /// Takes the next chain of a queue. All of its buffers are memory of the guest, now: it may be taken away, so that
+    /// each access is checked again.
     ///
     /// # Errors
     /// [`RingError`].

@@ -4,9 +4,9 @@
 //! guest in one piece, and the network prices the frames that the wire would have seen. Where a link is faulty each of
 //! those has its own fate, so that they are made.
 //!
-//! Model time: each function is priced as the conventional NIC that it is, on the host and the bus that its node's cluster
-//! function uses as well: where both work, each waits for the other. No node sends in the past of another's sending. A guest's protocol
-//! stack computes and waits in its own time, so that model time is an estimate here.
+//! Model time: each function is priced as the conventional NIC that it is, on the host and the bus that its node's
+//! cluster function uses as well: where both work, each waits for the other. No node sends in the past of another's
+//! sending. A guest's protocol stack computes and waits in its own time, so that model time is an estimate here.
 
 mod sending;
 mod series;
@@ -42,12 +42,12 @@ use crate::memory::DmaMemory;
 use crate::ring::{Burst, Chain, Interrupt, RingError};
 use crate::vring::Vring;
 
-/// Most frames that faults hold back at a time: a guest that sends without end over a link that always reorders must not
-/// fill the host's memory. What would be one more arrives in order.
+/// Most frames that faults hold back at a time: a guest that sends without end over a link that always reorders must
+/// not fill the host's memory. What would be one more arrives in order.
 const MAX_HELD_FRAMES: usize = 1024;
 
-/// Most frames of one guest that may be there for stations and not be fed yet: some turns' worth. A long frame for all of them, cut into
-/// segments, is as many at once as there are of both.
+/// Most frames of one guest that may be there for stations and not be fed yet: some turns' worth. A long frame for all
+/// of them, cut into segments, is as many at once as there are of both.
 const MAX_FOR_STATIONS: usize = 4096;
 
 /// Most doorbells that are priced at a time. Who rings, says how often, and a front end may say 2^64.
@@ -468,7 +468,8 @@ impl<'a, 'n> Receivers<'a, 'n> {
         let Some(function) = self.functions.get(to) else { return Pairs::first(0) };
         let mut pairs = function.switches.on();
         match self.states.get_mut(to) {
-            // A front end that stops the device may turn pairs off first. Frames wait for all of them, or for the first one.
+            // A front end that stops the device may turn pairs off first. Frames wait for all of them, or for the first
+            // one.
             Some(state) if state.is_stopped => pairs = pairs.or_first(),
             // The driver has turned the other pairs off: their frames would wait for ever, and leave others less room.
             Some(state) => state.traffic.dropped_frames += state.backlogs.clear_all_but(pairs),

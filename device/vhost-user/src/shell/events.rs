@@ -54,8 +54,8 @@ impl Events {
         *count > 1
     }
 
-    /// Hands out what waits, as far as there are buffers: one interrupt for each, in the order of causes and ports, but where a card
-    /// is unkind.
+    /// Hands out what waits, as far as there are buffers: one interrupt for each, in the order of causes and ports, but
+    /// where a card is unkind.
     ///
     /// # Errors
     /// [`RingError`]; what was not handed out waits on.

@@ -3,8 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// Things in their order, of which no two are equal. What is put in behind all that is there, as the frames of one sender and the
-/// answers of one receiver mostly are, stays where it is put until it is taken out; only what overtakes others is sorted.
+/// Things in their order, of which no two are equal. What is put in behind all that is there, as the frames of one
+/// sender and the answers of one receiver mostly are, stays where it is put until it is taken out; only what overtakes
+/// others is sorted.
 #[derive(Debug)]
 pub struct InOrder<T> {
     /// In their order.

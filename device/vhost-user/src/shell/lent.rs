@@ -1,14 +1,15 @@
-//! Frames under way whose data still lies in the memory of the guest that sends it, so that it is copied once: from there to where
-//! the receiver's card stores it.
+//! Frames under way whose data still lies in the memory of the guest that sends it, so that it is copied once: from
+//! there to where the receiver's card stores it.
 //!
-//! Data is lent for as long as one look at the pages carries things through (`World::settle`), while nobody else has the world, and
-//! only where nobody looks at it or keeps it on the way: no tap, no fault of a link or of a card, no turns of programs. A [`LentFrame`]
-//! cannot be cloned, and whoever wants to keep one makes it a frame like any other ([`LentFrame::into_owned`]): the data is
-//! copied behind the head and the check words are written, which nobody has computed before.
+//! Data is lent for as long as one look at the pages carries things through (`World::settle`), while nobody else has
+//! the world, and only where nobody looks at it or keeps it on the way: no tap, no fault of a link or of a card, no
+//! turns of programs. A [`LentFrame`] cannot be cloned, and whoever wants to keep one makes it a frame like any other
+//! ([`LentFrame::into_owned`]): the data is copied behind the head and the check words are written, which nobody has
+//! computed before.
 //!
-//! The guest may store into its memory meanwhile, as it may while a card reads: what arrives of a byte is a value that was there
-//! before the message had left it. The head is the card's own, and no code parses the data. No check word can fail for it, for
-//! it is computed over the copy that it stands in, or not at all.
+//! The guest may store into its memory meanwhile, as it may while a card reads: what arrives of a byte is a value that
+//! was there before the message had left it. The head is the card's own, and no code parses the data. No check word can
+//! fail for it, for it is computed over the copy that it stands in, or not at all.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -34,7 +35,8 @@ impl Loan {
         Some(Self { memory: Arc::clone(memory), ranges: ranges.clone(), finish })
     }
 
-    /// The frame with this head, whose data it is. It stays in one place on its way: what describes it is long, and is handed on often.
+    /// The frame with this head, whose data it is. It stays in one place on its way: what describes it is long, and is
+    /// handed on often.
     #[inline]
     pub fn behind(self, head: FrameBytes) -> Box<LentFrame> {
         let data_bytes = self.ranges.iter().map(|range| range.bytes as usize).sum();

@@ -6,8 +6,9 @@ use niclab_abi::{QUEUE_CONTROL, QUEUE_EVENT};
 use niclab_model::nic::ReplyBytes;
 use niclab_model::nic::unkind::{Dice, Kind};
 
-/// How late an answer is that comes just before the limit of requests. What is left of that, `MARGIN_MS`, is for a driver whose clock
-/// began before the card took the request, and whose processor may be away for long before it sees the answer.
+/// How late an answer is that comes just before the limit of requests. What is left of that, `MARGIN_MS`, is for a
+/// driver whose clock began before the card took the request, and whose processor may be away for long before it sees
+/// the answer.
 pub const AT_LIMIT_MS: u32 = 3_000;
 
 /// See [`AT_LIMIT_MS`].
@@ -19,7 +20,8 @@ const MAX_AT_LIMIT: u32 = 2;
 /// Ticks for which something is kept back, at the most.
 const MAX_TICKS: u32 = 8;
 
-/// Of late answers that many in [`MAX_TICKS`] come so late that a driver which has less patience than it must have gives up.
+/// Of late answers that many in [`MAX_TICKS`] come so late that a driver which has less patience than it must have
+/// gives up.
 const IMPATIENT: u32 = 2;
 const IMPATIENT_AFTER: Duration = Duration::from_millis(150);
 
@@ -83,8 +85,8 @@ impl Manners {
         }
     }
 
-    /// Draws by this seed from here on, as new manners do; that many answers may again come just before the limit. What is kept back
-    /// stays so, for as long as was drawn for it.
+    /// Draws by this seed from here on, as new manners do; that many answers may again come just before the limit. What
+    /// is kept back stays so, for as long as was drawn for it.
     pub fn reseed(&mut self, seed: u64) {
         self.dice.reseed(seed);
         self.at_limit = MAX_AT_LIMIT;

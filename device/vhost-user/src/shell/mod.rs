@@ -1,10 +1,12 @@
 //! The live shell: what lies between the models and the guests that QEMU runs.
 //!
-//! * [`world`]: cards and the network, in parts or as a whole, and programs that take turns; [`node`]: what is behind a node's lock;
+//! * [`world`]: cards and the network, in parts or as a whole, and programs that take turns; [`node`]: what is behind a
+//!   node's lock;
 //! * [`card`]: one node's model with its pages, queues and counts; cards whose device the front end has stopped;
 //! * [`pages`]: the BAR; [`control`] and [`events`]: the two queues that are not rings of packets;
 //! * [`descriptors`]: the queues that carry chains of buffers to models that take them;
-//! * [`ethernet`]: the Ethernet functions; [`network`]: frames under way, [`in_order`]; [`lent`]: those whose data lies in guests;
+//! * [`ethernet`]: the Ethernet functions; [`network`]: frames under way, [`in_order`]; [`lent`]: those whose data lies
+//!   in guests;
 //! * [`time_limit`]: that model time has reached its end;
 //! * [`turn`]: how much may be done before others get the world;
 //! * [`wait`]: when to sleep and when to poll;
@@ -91,7 +93,8 @@ pub struct Shell {
     started: Instant,
 }
 
-/// Turns that a report gives each node for what its programs have posted. A card that always has work would keep it for ever.
+/// Turns that a report gives each node for what its programs have posted. A card that always has work would keep it for
+/// ever.
 const CATCH_UP_TURNS: u32 = 32;
 
 impl Shell {
@@ -141,7 +144,8 @@ impl Shell {
         is_there
     }
 
-    /// The world, for as long as the guard lives. Whoever did something in it calls [`Shell::did`] before giving it back.
+    /// The world, for as long as the guard lives. Whoever did something in it calls [`Shell::did`] before giving it
+    /// back.
     #[inline]
     pub fn world(&self) -> World<'_> {
         self.cluster.world()
@@ -163,8 +167,8 @@ impl Shell {
         self.cluster.try_world(patience)
     }
 
-    /// Something was done in the world: if anybody launched, released, sent or received, model time is not to pass by itself for a
-    /// while. Those who watch see it.
+    /// Something was done in the world: if anybody launched, released, sent or received, model time is not to pass by
+    /// itself for a while. Those who watch see it.
     #[inline]
     pub fn did(&self, world: &mut World<'_>) {
         self.go_on_loading(world);
@@ -173,7 +177,8 @@ impl Shell {
         self.quiet.touch(world.acts(), world.is_waiting() || world.common.ethernet.is_holding());
     }
 
-    /// Polls every page once more, so that what programs have posted is counted, and lets others have the world between turns.
+    /// Polls every page once more, so that what programs have posted is counted, and lets others have the world between
+    /// turns.
     pub fn catch_up(&self, world: &mut World<'_>) {
         for node in 0..world.nodes.len() {
             for _ in 0..CATCH_UP_TURNS {
@@ -189,7 +194,8 @@ impl Shell {
         self.leave(world);
     }
 
-    /// What the caller leaves pending in the world, the thread that has model time pass resumes: the caller does not come back.
+    /// What the caller leaves pending in the world, the thread that has model time pass resumes: the caller does not
+    /// come back.
     pub fn leave(&self, world: &World<'_>) {
         if world.has_pending() {
             self.quiet.resume();
@@ -219,8 +225,8 @@ impl Shell {
         Ok(())
     }
 
-    /// Waits until the program runs that was given to cards last. How long that took in model time; nothing when it does not run
-    /// within so long.
+    /// Waits until the program runs that was given to cards last. How long that took in model time; nothing when it
+    /// does not run within so long.
     pub fn wait_until_loaded(&self, wall: Duration) -> Option<Span> {
         let mut loaded = self.loaded.lock();
         self.loaded_now.wait_while_for(&mut loaded, |loaded| loaded.is_none(), wall);

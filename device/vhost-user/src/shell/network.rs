@@ -138,8 +138,8 @@ impl Network {
         self.latest = self.latest.max(at);
     }
 
-    /// Prices the way of a parcel from one card to the other. Nothing else is under way and no link is faulty, so that it has one
-    /// arrival, or none where a link or its queue is in the way.
+    /// Prices the way of a parcel from one card to the other. Nothing else is under way and no link is faulty, so that
+    /// it has one arrival, or none where a link or its queue is in the way.
     #[inline]
     pub fn pass(&mut self, from: &mut Port, to: &mut Port, parcel: &Parcel) -> Option<Passage> {
         let &Parcel { ready, to: number, is_routed, bytes, message, .. } = parcel;
@@ -206,8 +206,8 @@ impl Network {
         self.is_any_faulty
     }
 
-    /// Sends a frame of a model. When it has one sound arrival and nothing else is under way, that is given back, and the frame
-    /// need not be kept; otherwise its arrivals are under way afterwards.
+    /// Sends a frame of a model. When it has one sound arrival and nothing else is under way, that is given back, and
+    /// the frame need not be kept; otherwise its arrivals are under way afterwards.
     #[inline]
     pub fn send(
         &mut self,
@@ -266,14 +266,15 @@ impl Network {
         None
     }
 
-    /// Whether data of guests may be lent to frames: nobody looks at them on their way, or keeps, changes or doubles them.
+    /// Whether data of guests may be lent to frames: nobody looks at them on their way, or keeps, changes or doubles
+    /// them.
     #[inline]
     pub fn may_lend(&self) -> bool {
         !self.taps.is_any() && !self.is_any_faulty()
     }
 
-    /// Sends a frame of a model whose data is lent, while [`Network::may_lend`], on its `way` where that is known. As [`Network::send`]:
-    /// the frame is given back when it arrives at once, and is under way otherwise.
+    /// Sends a frame of a model whose data is lent, while [`Network::may_lend`], on its `way` where that is known. As
+    /// [`Network::send`]: the frame is given back when it arrives at once, and is under way otherwise.
     #[inline]
     pub fn send_lent(
         &mut self,
@@ -443,7 +444,8 @@ impl Network {
         Some(numbers.filter_map(|number| Some(ports.port(number)?.counters().reordered)).sum())
     }
 
-    /// Prices an Ethernet frame of `bytes` that begins with `header`, and says who gets it. Its bytes stay where they are.
+    /// Prices an Ethernet frame of `bytes` that begins with `header`, and says who gets it. Its bytes stay where they
+    /// are.
     #[inline]
     pub fn forward(
         &mut self,

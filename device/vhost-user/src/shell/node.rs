@@ -86,8 +86,8 @@ impl<'a> Nodes<'a> {
         Self { slots, here: numbers.iter().filter_map(slot).collect() }
     }
 
-    /// Has this node here, too. False when somebody else has it and waits for none of these; who wants it gives all back, and
-    /// takes them in their order.
+    /// Has this node here, too. False when somebody else has it and waits for none of these; who wants it gives all
+    /// back, and takes them in their order.
     pub fn reach(&mut self, number: usize) -> bool {
         if self.place(number).is_some() {
             return true;
@@ -200,8 +200,8 @@ impl<'a> Nodes<'a> {
         self.get_mut(number).map(|node| &mut node.card)
     }
 
-    /// The guest's memory table has changed. Gives the old one back, to be dropped without the lock: taking a large mapping apart
-    /// takes milliseconds.
+    /// The guest's memory table has changed. Gives the old one back, to be dropped without the lock: taking a large
+    /// mapping apart takes milliseconds.
     #[must_use = "it is dropped after the nodes are unlocked"]
     pub fn set_memory(&mut self, number: usize, memory: Arc<DmaMemory>) -> Arc<DmaMemory> {
         match self.card_mut(number) {

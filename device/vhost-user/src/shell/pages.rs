@@ -112,8 +112,8 @@ pub struct Pages {
     windows: Vec<Window>,
     requesters: Window,
     completers: Window,
-    /// What the device has stored into the two words of the information page that change. It never reads them back: a guest
-    /// may store there. Only the holder of the node changes these.
+    /// What the device has stored into the two words of the information page that change. It never reads them back: a
+    /// guest may store there. Only the holder of the node changes these.
     magic: AtomicU64,
     doorbell: AtomicU64,
     /// How often the doorbell's word was changed.
@@ -157,9 +157,9 @@ impl Pages {
         Ok(this)
     }
 
-    /// A host starts anew: it finds nothing in the BAR that the host before it stored. (The attack: a guest stores a version, a
-    /// window's place or a launch, and the node's next guest reads it.) All windows and spare pages are zero afterwards, and
-    /// the information page is written anew.
+    /// A host starts anew: it finds nothing in the BAR that the host before it stored. (The attack: a guest stores a
+    /// version, a window's place or a launch, and the node's next guest reads it.) All windows and spare pages are zero
+    /// afterwards, and the information page is written anew.
     ///
     /// # Errors
     /// The kernel's, where it does not take the pages back. They are zero all the same.
@@ -168,8 +168,8 @@ impl Pages {
         self.ports.fill(PortView::FRESH);
         let first = PAGE_BYTES as usize;
         let bytes = self.mapping.size() - first;
-        // SAFETY: the range is whole pages of the mapping, which this value owns. Its content goes, as if zeros were stored:
-        // this process reads it by atomics or by copies alone (`words`, `append`).
+        // SAFETY: the range is whole pages of the mapping, which this value owns. Its content goes, as if zeros were
+        // stored: this process reads it by atomics or by copies alone (`words`, `append`).
         let gone =
             unsafe { libc::madvise(self.mapping.as_ptr().add(first).cast(), bytes, libc::MADV_REMOVE) == 0 };
         let refused = io::Error::last_os_error();
@@ -204,7 +204,8 @@ impl Pages {
         }
     }
 
-    /// Says that the region stands in the guest's BAR: the driver waits for this word. The rest of the page is written anew.
+    /// Says that the region stands in the guest's BAR: the driver waits for this word. The rest of the page is written
+    /// anew.
     pub fn publish(&self) {
         self.magic.store(MAGIC, Ordering::Relaxed);
         self.write_info();
@@ -286,7 +287,8 @@ impl Pages {
         launch.map_or(0, |word| (u64::from_le(word.load(Ordering::Acquire)) >> LAUNCH_SEQUENCE_SHIFT) as u32)
     }
 
-    /// A port is opened or closed: its part of every window is zeroed, so that nothing of an earlier owner is seen or taken.
+    /// A port is opened or closed: its part of every window is zeroed, so that nothing of an earlier owner is seen or
+    /// taken.
     pub fn clear(&mut self, port: u32) {
         for window in self.windows.iter().filter(|window| window.stride > 0) {
             let first = window.first_page + window.stride * port;
@@ -337,8 +339,9 @@ impl Pages {
         self.launch(port).map(|(_, launch)| launch as u32)
     }
 
-    /// Copies the next launches of a port that ask for the same into `series`, as many as it takes, and leaves them in their page:
-    /// [`Pages::pass_over`] takes them. Returns how many programs said that they had consumed just `received` slices then.
+    /// Copies the next launches of a port that ask for the same into `series`, as many as it takes, and leaves them in
+    /// their page: [`Pages::pass_over`] takes them. Returns how many programs said that they had consumed just
+    /// `received` slices then.
     #[inline]
     pub fn copy_series(&self, code: u32, received: u32, series: &mut Series) -> u64 {
         let (port, words) = (series.way.port, series.way.words.clone());
@@ -467,8 +470,8 @@ impl Pages {
         }
     }
 
-    /// Appends bytes of a window to `into`; false where the window has no such bytes. The program may store there at the same time:
-    /// what is read then is its own concern.
+    /// Appends bytes of a window to `into`; false where the window has no such bytes. The program may store there at
+    /// the same time: what is read then is its own concern.
     pub fn append(&self, range: &WindowRange, into: &mut FrameBytes) -> bool {
         let window = self.windows.iter().find(|window| window.kind == range.window);
         let Some(window) = window.filter(|_| (range.port as usize) < self.ports.len()) else { return false };
@@ -486,9 +489,10 @@ impl Pages {
         }
         let have = into.len();
         into.reserve(count);
-        // SAFETY: the mapping keeps `count` bytes from `begin` on readable, as was just looked; `into` has reserved as many behind the
-        // `have` that it holds, in memory of its own, which cannot overlap the BAR; all of them are written before its length says
-        // so. What a program stores meanwhile is copied or not, and every bit pattern is a byte.
+        // SAFETY: the mapping keeps `count` bytes from `begin` on readable, as was just looked; `into` has reserved as
+        // many behind the `have` that it holds, in memory of its own, which cannot overlap the BAR; all of them are
+        // written before its length says so. What a program stores meanwhile is copied or not, and every bit pattern is
+        // a byte.
         unsafe {
             let end = into.as_mut_ptr().add(have);
             std::ptr::copy_nonoverlapping(self.mapping.as_ptr().add(begin), end, count);
@@ -517,10 +521,10 @@ impl Pages {
 
     #[inline]
     fn words(&self) -> &[AtomicU64] {
-        // SAFETY: the mapping is `size()` bytes of readable and writable memory, aligned to a page, and lives as long as
-        // `self`, from which the slice borrows. It is never accessed but through these atomics, or copied out of (`append`), neither in this process
-        // nor, with more than plain stores and loads, in another. Nobody else can shrink the file: it is handed out only
-        // to the front end, which already has power over the whole guest.
+        // SAFETY: the mapping is `size()` bytes of readable and writable memory, aligned to a page, and lives as long
+        // as `self`, from which the slice borrows. It is never accessed but through these atomics, or copied out of
+        // (`append`), neither in this process nor, with more than plain stores and loads, in another. Nobody else can
+        // shrink the file: it is handed out only to the front end, which already has power over the whole guest.
         unsafe {
             std::slice::from_raw_parts(self.mapping.as_ptr().cast::<AtomicU64>(), self.mapping.size() / 8)
         }
@@ -588,7 +592,8 @@ mod tests {
     const PAYLOAD: u32 = WINDOW_OF_MODEL;
     const COMMON: u32 = WINDOW_OF_MODEL + 1;
 
-    /// What no card has yet: four pages of each port between the usual two, and some of the card's own, only to be read.
+    /// What no card has yet: four pages of each port between the usual two, and some of the card's own, only to be
+    /// read.
     const MORE: &[windows::Window] = &[
         REQUESTER,
         windows::Window { name: "payload", kind: PAYLOAD, pages: 4, ..REQUESTER },

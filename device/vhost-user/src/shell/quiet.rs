@@ -1,18 +1,18 @@
 //! How model time passes while nobody does anything.
 //!
-//! Timers of models run in model time, and live nobody knows how much of it a guest's own computing takes. When the whole
-//! fabric was quiet for a while of wall time, nothing is in flight and it is taken that nothing will precede the earliest
-//! deadline: it fires. How long a while is a guess, but for programs that take turns (`shell/world/lockstep.rs`). Where nothing was
-//! ever lost, no deadline needs to fire at all, and a guest may merely have lost its core for long: patience costs nothing
-//! there. Where frames are lost, deadlines are what programs wait for. What follows a deadline alone is a guess no more, and
-//! does not wait again.
+//! Timers of models run in model time, and live nobody knows how much of it a guest's own computing takes. When the
+//! whole fabric was quiet for a while of wall time, nothing is in flight and it is taken that nothing will precede the
+//! earliest deadline: it fires. How long a while is a guess, but for programs that take turns
+//! (`shell/world/lockstep.rs`). Where nothing was ever lost, no deadline needs to fire at all, and a guest may merely
+//! have lost its core for long: patience costs nothing there. Where frames are lost, deadlines are what programs wait
+//! for. What follows a deadline alone is a guess no more, and does not wait again.
 //!
-//! Quiet is who launches, releases, sends or receives nothing. A driver that asks every while whether its device lives is
-//! quiet: it does so because nothing happens.
+//! Quiet is who launches, releases, sends or receives nothing. A driver that asks every while whether its device lives
+//! is quiet: it does so because nothing happens.
 //!
-//! Others are never quiet: a program that says every while that it is there, a stream between two further nodes, or a guest that
-//! wants deadlines of others never to come. So a deadline that has stood still for a longer while of wall time fires whatever others
-//! do, and so arrives what faults held back for as long ([`STARVED`]).
+//! Others are never quiet: a program that says every while that it is there, a stream between two further nodes, or a
+//! guest that wants deadlines of others never to come. So a deadline that has stood still for a longer while of wall
+//! time fires whatever others do, and so arrives what faults held back for as long ([`STARVED`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -31,12 +31,13 @@ pub const GRACE: Duration = Duration::from_millis(5);
 /// The same, where they were not.
 pub const PATIENT_GRACE: Duration = Duration::from_millis(500);
 
-/// A deadline that is further off in model time waits as long in wall time. While cards take another program every one is far that
-/// is further off than [`GRACE`]: how long a program may post no room before its messages are given up is a number of such deadlines.
+/// A deadline that is further off in model time waits as long in wall time. While cards take another program every one
+/// is far that is further off than [`GRACE`]: how long a program may post no room before its messages are given up is a
+/// number of such deadlines.
 pub const FAR: Duration = PATIENT_GRACE;
 
-/// So many times as long as a quiet fabric waits, one that is not quiet waits, from when a deadline was first seen: a guest's core
-/// may have been away for that long while others went on.
+/// So many times as long as a quiet fabric waits, one that is not quiet waits, from when a deadline was first seen: a
+/// guest's core may have been away for that long while others went on.
 pub const STARVED: u32 = 4;
 
 /// Who is waiting, and since when nothing happened.
@@ -46,7 +47,8 @@ pub struct Quiet {
     activity: AtomicU64,
     /// A deadline waits. Set by who has its node, and taken back by who has all, so that none is overlooked.
     is_armed: AtomicBool,
-    /// Work is pending for which nobody else comes back: a connection that is gone has left it, or a request to the monitor.
+    /// Work is pending for which nobody else comes back: a connection that is gone has left it, or a request to the
+    /// monitor.
     is_pending: AtomicBool,
     /// Faults were injected.
     is_hasty: AtomicBool,
@@ -80,7 +82,8 @@ impl Quiet {
         }
     }
 
-    /// So many things happened so far; `waiting` says whether anything waits for model time. Called with the world locked.
+    /// So many things happened so far; `waiting` says whether anything waits for model time. Called with the world
+    /// locked.
     #[inline]
     pub fn touch(&self, acts: u64, waiting: bool) {
         self.activity.store(acts, Ordering::Relaxed);
@@ -129,7 +132,8 @@ impl Quiet {
         let mut stop = self.stop.lock();
         // What had happened when a deadline had fired.
         let mut fired = None;
-        // What had happened when a deadline was found to be far off, how far, and for how long nothing has happened since.
+        // What had happened when a deadline was found to be far off, how far, and for how long nothing has happened
+        // since.
         let mut far: Option<(u64, Duration, Duration)> = None;
         let mut standing = Standing::default();
         let mut looked = Instant::now();
@@ -204,7 +208,8 @@ impl Quiet {
     /// Lets model time pass, after so long of wall time. What has happened by then.
     ///
     /// # Errors
-    /// The deadline is so far off in model time that as long is waited in wall time: a program may merely have lost its core.
+    /// The deadline is so far off in model time that as long is waited in wall time: a program may merely have lost its
+    /// core.
     fn pass(&self, shell: &Shell, waited: Duration) -> Result<u64, Duration> {
         let mut world = shell.world();
         shell.go_on_loading(&mut world);

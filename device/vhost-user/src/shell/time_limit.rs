@@ -1,8 +1,8 @@
 //! Where a cluster notes that model time has reached its end.
 //!
-//! A guest alone can drive model time as far as it likes: a rate control of a second a packet takes a second of model time and a
-//! microsecond of wall time. No bound for each guest would help the others, because frames carry a sender's time to its receivers. So the
-//! cluster ends, with an error that says why, before an instant is wrong.
+//! A guest alone can drive model time as far as it likes: a rate control of a second a packet takes a second of model
+//! time and a microsecond of wall time. No bound for each guest would help the others, because frames carry a sender's
+//! time to its receivers. So the cluster ends, with an error that says why, before an instant is wrong.
 
 use std::sync::OnceLock;
 

@@ -1,15 +1,16 @@
 //! How much may be done in the world before others get it.
 //!
-//! Who serves a node holds it and those that it sends to, and some things are done with all nodes: whatever one guest has the daemon
-//! do can delay others. Every loop that a guest drives under these locks spends out of a turn, and ends when the turn is over; what is left to do waits for the next
-//! turn, behind everybody who waits for the world meanwhile ([`super::world::cluster`]).
+//! Who serves a node holds it and those that it sends to, and some things are done with all nodes: whatever one guest
+//! has the daemon do can delay others. Every loop that a guest drives under these locks spends out of a turn, and ends
+//! when the turn is over; what is left to do waits for the next turn, behind everybody who waits for the world
+//! meanwhile ([`super::world::cluster`]).
 //!
 //! A turn is counted in estimated nanoseconds of the host's processor time, never measured: what a device does must not
-//! depend on how fast its host is just now. The estimates are those of a machine of two cores (`niclab bench --only device`),
-//! rounded up; a host that is twice as slow has turns twice as long.
+//! depend on how fast its host is just now. The estimates are those of a machine of two cores
+//! (`niclab bench --only device`), rounded up; a host that is twice as slow has turns twice as long.
 
-/// Estimated processor time of a turn. Many short operations, so that taking the lock costs little beside them, and short
-/// against the 10 ms within which another node's request is to be answered while several nodes take turns.
+/// Estimated processor time of a turn. Many short operations, so that taking the lock costs little beside them, and
+/// short against the 10 ms within which another node's request is to be answered while several nodes take turns.
 const TURN_NS: u32 = 500_000;
 
 /// To take one slot out of a page and feed it to a model.
@@ -55,13 +56,15 @@ impl Turn {
         self.left_ns > ns
     }
 
-    /// How many operations can be done that take not more than so much each, before the last of which the turn is not over.
+    /// How many operations can be done that take not more than so much each, before the last of which the turn is not
+    /// over.
     #[inline]
     pub const fn operations(self, most_ns: u32) -> usize {
         (self.left_ns / most_ns) as usize
     }
 
-    /// Takes the estimated price of an operation out of the turn. The last operation of a turn may cost more than is left.
+    /// Takes the estimated price of an operation out of the turn. The last operation of a turn may cost more than is
+    /// left.
     #[inline]
     pub const fn spend(&mut self, ns: u32) {
         self.left_ns = self.left_ns.saturating_sub(ns);

@@ -17,7 +17,8 @@ use super::world::{Found, World};
 /// Longest stretch of polling before the thread looks at the guest's other queues.
 const STRETCH: Duration = Duration::from_micros(200);
 
-/// Looks at a node's pages after one doorbell, each of at most a turn: a guest that launches on and on keeps others from the world.
+/// Looks at a node's pages after one doorbell, each of at most a turn: a guest that launches on and on keeps others
+/// from the world.
 const MAX_LOOKS: u32 = 4;
 
 /// What a node's thread does after a doorbell.
@@ -32,8 +33,9 @@ pub enum Policy {
 }
 
 impl Policy {
-    /// The policy that was asked for, on a host with `cores` cores and a cluster of `nodes` nodes. Adaptive polling wants
-    /// a core for each guest and one for its poller; where there are fewer, it would take from the guests what it gives.
+    /// The policy that was asked for, on a host with `cores` cores and a cluster of `nodes` nodes. Adaptive polling
+    /// wants a core for each guest and one for its poller; where there are fewer, it would take from the guests what it
+    /// gives.
     pub fn choose(wanted: WaitPolicy, poll_for_us: u32, cores: usize, nodes: usize) -> Self {
         match wanted {
             WaitPolicy::Block => Self::Block,
@@ -45,16 +47,16 @@ impl Policy {
 }
 
 impl Shell {
-    /// Looks at the pages of `node`, because a doorbell was rung. What is launched meanwhile needs none: each is an exit from the
-    /// virtual machine.
+    /// Looks at the pages of `node`, because a doorbell was rung. What is launched meanwhile needs none: each is an
+    /// exit from the virtual machine.
     pub fn serve_doorbell(&self, node: usize) -> Found {
-        // Whoever waits for the world has something to do there: a thread that polls, or has more to do, would take it again at once,
-        // and again, before the other one has woken up.
+        // Whoever waits for the world has something to do there: a thread that polls, or has more to do, would take it
+        // again at once, and again, before the other one has woken up.
         self.serve(node, answer_doorbell, |found| found.work == 0 || found.more)
     }
 
-    /// Has a node looked at, with those that it sends to or, where that cannot be, with all. `is_for_others`: whether whoever
-    /// waits for them has them first.
+    /// Has a node looked at, with those that it sends to or, where that cannot be, with all. `is_for_others`: whether
+    /// whoever waits for them has them first.
     #[inline]
     fn serve(
         &self,
@@ -154,8 +156,8 @@ fn answer_doorbell(world: &mut World<'_>, node: usize) -> Found {
     }
     let is_polled = world.nodes.card(node).is_some_and(Card::is_polled);
     if is_polled || world.is_in_lockstep() {
-        // No doorbell is needed as it is. A program that takes turns launches once in each, and every look finds its turn: there is
-        // nothing to spare, and no last look.
+        // No doorbell is needed as it is. A program that takes turns launches once in each, and every look finds its
+        // turn: there is nothing to spare, and no last look.
         world.serve_pages(node)
     } else {
         look_on(world, node)
@@ -211,7 +213,8 @@ mod tests {
     use crate::shell::pages::Pages;
     use crate::shell::world::cluster::Cluster;
 
-    /// A card whose program launches again while its last launch is looked at, and which takes that at the next look only.
+    /// A card whose program launches again while its last launch is looked at, and which takes that at the next look
+    /// only.
     struct Eager {
         bar: File,
         requester_page: u32,
@@ -247,7 +250,8 @@ mod tests {
             }
         }
 
-        /// A look asks before it takes a slot, before the next one, and once more at its end; then it is asked whether there is news.
+        /// A look asks before it takes a slot, before the next one, and once more at its end; then it is asked whether
+        /// there is news.
         fn accepts_store(&self, _: u32) -> bool {
             matches!(self.asked.fetch_add(1, Ordering::Relaxed) % 4, 0 | 3)
         }

@@ -17,7 +17,8 @@ use crate::watch::{Subject, Watch, WatchError};
 const MAX_STAGES: usize = 64 * 1024;
 
 impl Shell {
-    /// Begins to watch. Whoever asks writes what there is by [`crate::watch::write::write`], and ends by [`Shell::end_watch`].
+    /// Begins to watch. Whoever asks writes what there is by [`crate::watch::write::write`], and ends by
+    /// [`Shell::end_watch`].
     ///
     /// # Errors
     /// [`WatchError`].

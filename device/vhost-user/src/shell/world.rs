@@ -166,7 +166,8 @@ impl World<'_> {
         }
     }
 
-    /// What goes wrong in the card of `node` from now on. A card in which nothing ever went wrong is as if nothing could.
+    /// What goes wrong in the card of `node` from now on. A card in which nothing ever went wrong is as if nothing
+    /// could.
     pub fn set_device_faults(&mut self, node: usize, faults: &DeviceFaults) {
         let Some(card) = self.nodes.card_mut(node) else { return };
         card.device_faults.clone_from(faults);
@@ -234,8 +235,8 @@ impl World<'_> {
         self.has_pending()
     }
 
-    /// Whether a look at the open pages of `node` would find something. A slot that its model does not take is nothing: whoever
-    /// makes room for it comes back to it.
+    /// Whether a look at the open pages of `node` would find something. A slot that its model does not take is nothing:
+    /// whoever makes room for it comes back to it.
     pub fn has_news(&self, node: usize) -> bool {
         let Some(card) = self.nodes.card(node).filter(|card| !card.stands_still()) else { return false };
         // A program that is ready for its first turn stores that and nothing else.
@@ -421,8 +422,8 @@ impl World<'_> {
         }
     }
 
-    /// A card whose late completion is due, because others have got so far in model time meanwhile. Where all others are
-    /// quiet, [`World::pass_time`] gets there.
+    /// A card whose late completion is due, because others have got so far in model time meanwhile. Where all others
+    /// are quiet, [`World::pass_time`] gets there.
     #[inline]
     fn next_overdue(&self) -> Option<(usize, Time)> {
         if !self.common.has_device_faults && !self.common.is_unkind {
@@ -442,7 +443,8 @@ impl World<'_> {
         self.nodes.cards().find_map(|(node, card)| Some((node, due(card)?)))
     }
 
-    /// The card that goes on first with what it has in hand. Nothing is in flight: what could come before it guests have not sent.
+    /// The card that goes on first with what it has in hand. Nothing is in flight: what could come before it guests
+    /// have not sent.
     #[inline]
     fn next_work(&self) -> Option<(usize, Time)> {
         let due = |card: &Card| card.nic.poll_work().filter(|_| !card.stands_still());
@@ -496,8 +498,8 @@ impl World<'_> {
         }
     }
 
-    /// Carries out what the model of `node` wants done. A frame that is the only one under way arrives at once, and what it
-    /// causes is under way afterwards.
+    /// Carries out what the model of `node` wants done. A frame that is the only one under way arrives at once, and
+    /// what it causes is under way afterwards.
     #[inline]
     fn carry_out(&mut self, node: usize) {
         self.carry_out_with(node, None);
@@ -538,7 +540,8 @@ impl World<'_> {
         }
     }
 
-    /// Sends a frame with this head, whose data was lent just now, and carries out what it causes where it arrives at once.
+    /// Sends a frame with this head, whose data was lent just now, and carries out what it causes where it arrives at
+    /// once.
     #[inline]
     fn send_lent(&mut self, node: usize, ready: Passage, head: FrameBytes, message: Option<TraceTag>) {
         let Some(loan) = self.common.loan.take() else {
@@ -595,13 +598,15 @@ impl World<'_> {
         }
     }
 
-    /// Performs one output of a model, to which a frame with lent data may have come; one that is a frame is given back, counted.
+    /// Performs one output of a model, to which a frame with lent data may have come; one that is a frame is given
+    /// back, counted.
     #[inline]
     fn perform(&mut self, node: usize, output: Output, lent: Option<&LentFrame>) -> Option<Sent> {
         self.common.latest = self.common.latest.max(output.at());
         let is_as_made = !self.common.has_device_faults && !self.common.is_unkind;
         let is_lending = self.common.lends && is_as_made && self.common.network.may_lend();
-        // A card may read again because of what it reads, with nothing else in between: a guest whose ring has no end, say.
+        // A card may read again because of what it reads, with nothing else in between: a guest whose ring has no end,
+        // say.
         let is_read = matches!(output, Output::DmaRead { .. } | Output::WindowRead { .. });
         let Node { card, bus, lent_frames, .. } = self.nodes.get_mut(node)?;
         match output {
@@ -651,8 +656,8 @@ impl World<'_> {
 
     /// Serves the control queue of `node`. True when there may be more.
     ///
-    /// What others have under way is not carried on here: whoever left it comes back for it, and a request must not wait
-    /// for a turn of theirs.
+    /// What others have under way is not carried on here: whoever left it comes back for it, and a request must not
+    /// wait for a turn of theirs.
     pub fn serve_control(&mut self, node: usize) -> bool {
         let was_pending = self.has_pending();
         self.common.turn = Turn::WHOLE;
@@ -661,8 +666,8 @@ impl World<'_> {
         // A guest that keeps its queue full, or full of chains that nobody can answer, gets a turn for it, not more.
         self.common.turn = Turn::WHOLE;
         while self.nodes.card(node).is_some_and(Card::has_request) {
-            // What was launched before a request is sent before it takes effect. So this looks once more: the program may have
-            // launched, and the driver asked, since the look above.
+            // What was launched before a request is sent before it takes effect. So this looks once more: the program
+            // may have launched, and the driver asked, since the look above.
             self.serve_ports(node);
             let taken = self.node(node).is_some_and(|(card, bus)| card.next_request(bus));
             self.carry_out(node);
@@ -704,8 +709,8 @@ impl World<'_> {
         self.common.turn.is_over() || self.common.network.is_moving()
     }
 
-    /// Takes chains out of descriptor queues, as long as models want some: those that a model could not take before, too. A
-    /// guest that keeps its queue full, or full of chains that are none, gets a turn for it, not more.
+    /// Takes chains out of descriptor queues, as long as models want some: those that a model could not take before,
+    /// too. A guest that keeps its queue full, or full of chains that are none, gets a turn for it, not more.
     fn take_descriptors(&mut self) -> bool {
         let mut any = false;
         for node in 0..self.nodes.len() {

@@ -1,7 +1,7 @@
 //! Watching the cluster while it runs: a timeline of every stage, a capture of links, a recording of what was sent.
 //!
-//! * [`Watch`]: a bounded queue from the threads that serve doorbells to the one that writes. They never wait for it: what
-//!   does not fit is counted and said in the file;
+//! * [`Watch`]: a bounded queue from the threads that serve doorbells to the one that writes. They never wait for it:
+//!   what does not fit is counted and said in the file;
 //! * [`taps`]: what the shell shows to those who watch;
 //! * [`write`](mod@write): from the queue to the bytes of a file;
 //! * [`watchers`]: the connections over which somebody watches.
@@ -27,9 +27,9 @@ use niclab_observe::{Fate, Heading};
 use parking_lot::{Condvar, Mutex};
 use thiserror::Error;
 
-/// Most memory between the doorbells' threads and the writers of all who watch, each of whom has an equal share of it. One
-/// who came when there were fewer may still hold what was its share then, so that 8 of them, none of whom reads, hold at most
-/// 1 + 1/2 + ... + 1/8 times as much.
+/// Most memory between the doorbells' threads and the writers of all who watch, each of whom has an equal share of it.
+/// One who came when there were fewer may still hold what was its share then, so that 8 of them, none of whom reads,
+/// hold at most 1 + 1/2 + ... + 1/8 times as much.
 pub const MAX_WAITING_BYTES: usize = 16 * 1024 * 1024;
 /// What an entry takes beside long frames: a list of them grows by doubling.
 const ENTRY_BYTES: usize = 2 * size_of::<Entry>();
@@ -206,8 +206,8 @@ impl Watch {
         }
     }
 
-    /// A frame of a message was sent. Counts those that begin, up to those that are watched, and adds them to a recording, which
-    /// has none of the Ethernet function's.
+    /// A frame of a message was sent. Counts those that begin, up to those that are watched, and adds them to a
+    /// recording, which has none of the Ethernet function's.
     fn on_message(&self, message: &TraceTag, frame: &SharedFrame) {
         let begin = if let Subject::Recording { begin } = self.subject { Some(begin) } else { None };
         let mut state = self.state.lock();

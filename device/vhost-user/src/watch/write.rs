@@ -11,8 +11,8 @@ use niclab_spec::watch::WatchSummary;
 use super::{CapturedFrame, Entry, Subject, Watch};
 
 /// Frames that are held back so that a capture is in the order of model time as far as that is known: the arrival of a
-/// frame is seen when it is sent. Nodes that do not hear from each other have clocks of their own, whose frames may stand
-/// further apart.
+/// frame is seen when it is sent. Nodes that do not hear from each other have clocks of their own, whose frames may
+/// stand further apart.
 const HELD_FRAMES: usize = 1024;
 
 /// Most bytes of them.
@@ -30,8 +30,8 @@ pub fn write<W: Write>(watch: &Watch, nodes: &[String], out: W) -> io::Result<(W
     }
 }
 
-/// Calls `each` with every entry until the watch is over; returns messages and losses by interface. A live watch calls `flush`
-/// at its begin and after all entries that came together.
+/// Calls `each` with every entry until the watch is over; returns messages and losses by interface. A live watch calls
+/// `flush` at its begin and after all entries that came together.
 fn each_entry<S>(
     watch: &Watch,
     sink: &mut S,

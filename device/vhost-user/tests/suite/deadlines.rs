@@ -66,7 +66,8 @@ fn a_letter_that_found_nobody_is_repeated_whatever_others_do() {
     arrives_amid_others(&lab, &mut receiver);
 }
 
-/// What `act` has sent is held back by a fault at the first look, and arrives at the second, without another frame and without quiet.
+/// What `act` has sent is held back by a fault at the first look, and arrives at the second, without another frame and
+/// without quiet.
 fn arrives_at_the_second_look(
     lab: &Lab,
     act: impl FnOnce(&mut World<'_>),

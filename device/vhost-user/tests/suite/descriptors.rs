@@ -1,4 +1,5 @@
-//! Descriptor queues through the real socket: chains go to a model and come back, and what a guest must not do is counted.
+//! Descriptor queues through the real socket: chains go to a model and come back, and what a guest must not do is
+//! counted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -170,8 +171,8 @@ impl Rings {
         self.guest.memory().atomics(self.first[queue] + entry * BYTES, 2).unwrap()
     }
 
-    /// Gives one to the card: 40 bytes to send, or room of 64 for what comes. The first ring is one of pieces in a row, the
-    /// second a chain.
+    /// Gives one to the card: 40 bytes to send, or room of 64 for what comes. The first ring is one of pieces in a row,
+    /// the second a chain.
     fn give(&self, queue: usize, number: u64) {
         let entry = number % ENTRIES;
         let is_last = entry == ENTRIES - 1;

@@ -123,7 +123,8 @@ fn each_frame_doorbell_and_interrupt_is_priced_once() {
     assert!(world.common.ethernet.doorbells(0) >= 11);
 }
 
-/// How long messages of a ping-pong waited for a node's host, each behind a long frame of the Ethernet functions where there is one.
+/// How long messages of a ping-pong waited for a node's host, each behind a long frame of the Ethernet functions where
+/// there is one.
 fn waited_ps(with_frames: bool) -> u64 {
     const MESSAGES: u64 = 20;
     let lab = lab(2);

@@ -1,5 +1,5 @@
-//! Front ends that do what they must not, as a QEMU gone wrong would: each against a daemon of its own, the program as it is
-//! installed, over its sockets. The daemon lives, other nodes go on, and what happened is counted or said.
+//! Front ends that do what they must not, as a QEMU gone wrong would: each against a daemon of its own, the program as
+//! it is installed, over its sockets. The daemon lives, other nodes go on, and what happened is counted or said.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -325,7 +325,8 @@ fn features_that_were_not_offered() {
     scene.daemon.guest(1).statistics().unwrap();
 }
 
-/// The library lets a front end accept protocol features that were not offered. None of what they would allow does anything.
+/// The library lets a front end accept protocol features that were not offered. None of what they would allow does
+/// anything.
 #[test]
 fn protocol_features_that_were_not_offered_unlock_nothing() {
     let mut scene = Scene::new();
@@ -453,7 +454,8 @@ fn a_mapping_request_that_is_never_answered() {
     scene.hostile.statistics().unwrap();
 }
 
-/// The words of a guest's BAR, without the word by which the device says from moment to moment whether it wants a doorbell.
+/// The words of a guest's BAR, without the word by which the device says from moment to moment whether it wants a
+/// doorbell.
 fn bar_words(guest: &ClusterGuest) -> Vec<u64> {
     let words = guest.bar().words().iter().map(|word| word.load(Ordering::Relaxed));
     let mut words: Vec<u64> = words.collect();
@@ -462,8 +464,8 @@ fn bar_words(guest: &ClusterGuest) -> Vec<u64> {
     words
 }
 
-/// Guests of one node, one after the other and over resets: each stores into all of the BAR, and the next finds what the
-/// first one found.
+/// Guests of one node, one after the other and over resets: each stores into all of the BAR, and the next finds what
+/// the first one found.
 fn assert_nothing_is_left(connect: impl Fn() -> Arc<ClusterGuest>) {
     let mut fresh = None;
     for round in 0..3 {

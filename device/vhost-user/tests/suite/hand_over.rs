@@ -121,8 +121,9 @@ fn loads_end_and_lose_nothing_while_guests_send() {
     }
 }
 
-/// A program that posts no room may merely have lost its core: before its messages are given up as much wall time goes by as model
-/// time, whatever deadlines fire meanwhile. Here they do, as the card has no memory for what is sent and sent again.
+/// A program that posts no room may merely have lost its core: before its messages are given up as much wall time goes
+/// by as model time, whatever deadlines fire meanwhile. Here they do, as the card has no memory for what is sent and
+/// sent again.
 #[test]
 fn a_load_waits_for_a_program_as_long_in_wall_time_as_in_model_time() {
     for model in models() {

@@ -109,8 +109,8 @@ impl Function {
     }
 }
 
-/// A cluster whose nodes 0 and 1 share one memory. What the device stores for node 1 changes what node 0 sends, just between
-/// the check of a frame and its copy: as a race would, but each time.
+/// A cluster whose nodes 0 and 1 share one memory. What the device stores for node 1 changes what node 0 sends, just
+/// between the check of a frame and its copy: as a race would, but each time.
 fn shared_memory() -> (Lab, Arc<GuestMemory>, [Function; 2]) {
     let lab = lab(2);
     let memory = Arc::new(GuestMemory::new(1 << 20).unwrap());

@@ -183,7 +183,8 @@ proptest! {
     }
 }
 
-/// Others have the world between two turns: what is under way then is not lent any more, whatever becomes of the memory.
+/// Others have the world between two turns: what is under way then is not lent any more, whatever becomes of the
+/// memory.
 #[test]
 fn what_is_under_way_when_a_turn_ends_is_kept() {
     let mtu_bytes = 256;

@@ -1,4 +1,5 @@
-//! All tests of the package from outside, in one program: linked once. `lifetime` is one by itself: it needs a process of its own.
+//! All tests of the package from outside, in one program: linked once. `lifetime` is one by itself: it needs a process
+//! of its own.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests fail by panicking")]
 

@@ -225,7 +225,8 @@ fn memory_in_pieces_is_one_region() {
     assert!(found == pattern(9, bytes as usize));
 }
 
-/// One look at a page carries a part of a long message through, and what others launch meanwhile need not wait for its end.
+/// One look at a page carries a part of a long message through, and what others launch meanwhile need not wait for its
+/// end.
 #[test]
 fn a_long_message_takes_turns_with_others() {
     let lab = match_lab(4, 1500);

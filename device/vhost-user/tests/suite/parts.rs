@@ -1,5 +1,5 @@
-//! Nodes behind locks of their own: what is done in parts of them is what is done with all of them, and nothing is lost, done twice
-//! or waited for in a circle where parts meet.
+//! Nodes behind locks of their own: what is done in parts of them is what is done with all of them, and nothing is
+//! lost, done twice or waited for in a circle where parts meet.
 
 use crate::common::{PATIENCE, Stop, lab_with, until};
 use niclab_abi::bar::SLOTS;
@@ -278,9 +278,9 @@ fn pairs_that_have_nothing_to_do_with_one_another_need_nobody_else() {
         let [ended, looks, met] =
             [after.ended_parts - before.ended_parts, after.looks - before.looks, after.met - before.met];
         assert_eq!(met, 0, "{}", model.name);
-        // How often all nodes are taken for what is not of single nodes depends on wall time: deadlines are, which a thread that lost
-        // its core lets pass. Whoever asked above is one of those, and whoever asked before has one look behind it, too. Behind
-        // each one look takes all nodes, has parts again, and none else.
+        // How often all nodes are taken for what is not of single nodes depends on wall time: deadlines are, which a
+        // thread that lost its core lets pass. Whoever asked above is one of those, and whoever asked before has one
+        // look behind it, too. Behind each one look takes all nodes, has parts again, and none else.
         assert!(looks <= ended, "{}: {looks} looks took all nodes, for {ended} that did before", model.name);
         // So much is done by a look at most: the slots of a page, what arrives of them, and answers.
         let most = looks * u64::from(SLOTS) * 4;

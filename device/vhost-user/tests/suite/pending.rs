@@ -1,4 +1,5 @@
-//! A card that always has work gets its turns, and nobody waits for the work: not connections, not resets, not the monitor.
+//! A card that always has work gets its turns, and nobody waits for the work: not connections, not resets, not the
+//! monitor.
 
 use std::sync::Arc;
 
@@ -24,7 +25,8 @@ const PACKETS: u64 = BYTES / 4;
 /// More packets than a card sends in a turn.
 const PACKETS_OF_A_TURN: u64 = 2_000;
 
-/// Four nodes with cards of this model and these parameters. No thread of the daemon has pending work resumed, if `is_alone`.
+/// Four nodes with cards of this model and these parameters. No thread of the daemon has pending work resumed, if
+/// `is_alone`.
 fn lab_of(model: &str, parameters: &[(&str, Value)], is_alone: bool) -> Lab {
     let lab = lab_with(4, |config| {
         let mut nic = NicConfig::of(NicModel::named(model).unwrap());

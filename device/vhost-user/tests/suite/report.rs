@@ -58,7 +58,8 @@ fn a_clean_stream_goes_the_short_way_and_the_report_says_so() {
     let before = ask(&lab, &Request::Stats);
     for burst in 1..=MESSAGES / BURST {
         stream(&mut a, &mut b, BURST);
-        // What waits for a credit goes the general way, and how much does depends on the host's threads: so nothing waits.
+        // What waits for a credit goes the general way, and how much does depends on the host's threads: so nothing
+        // waits.
         until("credits of a burst", || stats(&lab, 1).cluster.sent_frames >= burst);
     }
     let since = ask(&lab, &Request::Stats).since(&before);

@@ -25,7 +25,8 @@ enum Step {
     Queue { from: usize, to: Whom, kind: Kind, count: usize },
     /// The device looks at what is queued.
     Transmit { from: usize },
-    /// A guest takes frames that have come, so many at the most, and leaves buffers for more; the device looks at these or does not.
+    /// A guest takes frames that have come, so many at the most, and leaves buffers for more; the device looks at these
+    /// or does not.
     Receive { at: usize, most: usize, is_seen: bool },
     /// Something is changed that makes frames go by themselves, or no longer does.
     Lose { at: u16, is_lossy: bool },
@@ -199,8 +200,9 @@ impl Bench {
     }
 }
 
-/// A guest rings when it has left its first buffers, unless the device has seen them already, and a thread of the daemon's prices that when
-/// it gets to it. So that all daemons begin alike, each node has as many doorbells behind it as it then can have.
+/// A guest rings when it has left its first buffers, unless the device has seen them already, and a thread of the
+/// daemon's prices that when it gets to it. So that all daemons begin alike, each node has as many doorbells behind it
+/// as it then can have.
 fn settle_doorbells(lab: &Lab, node: usize, guest: &mut EthernetGuest) {
     const MORE: u64 = 5;
     guest.receive_ring().kick.write(MORE).unwrap();

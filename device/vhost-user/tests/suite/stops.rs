@@ -1,4 +1,5 @@
-//! Machines that stop and continue, as a debugger has them do, and drivers that reset their device, which look the same at first.
+//! Machines that stop and continue, as a debugger has them do, and drivers that reset their device, which look the same
+//! at first.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -65,8 +65,8 @@ fn interrupts_are_exactly_those_asked_for() {
         until("a message", || b.try_receive().is_some());
     }
     until("the status line", || a.status_line().notified == 15);
-    // Answered when what the last message caused is carried out to its end: a message can be seen before its event, and an
-    // event before its interrupt.
+    // Answered when what the last message caused is carried out to its end: a message can be seen before its event, and
+    // an event before its interrupt.
     stats(&lab, 1);
     let events = guests[1].take_events().unwrap();
     let message = Event { cause: CAUSE_MESSAGE, port: b.number(), count: 1 };

@@ -1,8 +1,8 @@
 //! Assemblies: components with names and values, and what joins them.
 //!
-//! An [`Assembly`] is plain data whose numbers hold together: each component is of a kind and has a value for each of the
-//! kind's parameters, and each connection leads from a port that there is to another. Whether it makes sense is another
-//! question, which [`Assembly::check`] answers.
+//! An [`Assembly`] is plain data whose numbers hold together: each component is of a kind and has a value for each of
+//! the kind's parameters, and each connection leads from a port that there is to another. Whether it makes sense is
+//! another question, which [`Assembly::check`] answers.
 
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;

@@ -32,8 +32,8 @@ macro_rules! bundled {
     };
 }
 
-/// All of them: the paper's four configurations (figure 5); what it measured with (section 5.2); and what it announces: a
-/// buffer for packets that are early (section 4.7), and rate control (section 4.9).
+/// All of them: the paper's four configurations (figure 5); what it measured with (section 5.2); and what it announces:
+/// a buffer for packets that are early (section 4.7), and rate control (section 4.9).
 pub static BUNDLED: [Bundled; 7] = [
     bundled!("conf1"),
     bundled!("conf2"),

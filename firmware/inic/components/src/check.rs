@@ -1,5 +1,5 @@
-//! Whether an assembly makes sense: every port joined, to one of its type, values that go together, and nothing on its way
-//! that would wait for ever. What a check lets pass delivers, in whatever network, or says that it does not.
+//! Whether an assembly makes sense: every port joined, to one of its type, values that go together, and nothing on its
+//! way that would wait for ever. What a check lets pass delivers, in whatever network, or says that it does not.
 
 mod fault;
 mod flow;
@@ -31,8 +31,8 @@ impl Assembly {
     /// The assembly, if it makes sense.
     ///
     /// # Errors
-    /// Every [`Fault`] that was found. Those of values and joints come first and alone: only what is joined can be asked
-    /// whether it delivers.
+    /// Every [`Fault`] that was found. Those of values and joints come first and alone: only what is joined can be
+    /// asked whether it delivers.
     pub fn check(self) -> Result<Checked, Vec<Fault>> {
         let mut faults = Vec::new();
         values::check(&self, &mut faults);

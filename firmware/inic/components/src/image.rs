@@ -1,10 +1,10 @@
 //! Images of assemblies: what `niclab inic build` writes, the kernel's firmware loader carries, and the card loads.
 //!
-//! All numbers are little-endian. Header of [`HEADER_BYTES`]: magic (8 bytes), version (4), components (2), connections (2),
-//! check sequence (4), zero (4). Then each component: kind, bytes of its name, number of values, zero (1 byte each), the name,
-//! and 4 bytes for each value. Then each connection: component and port of its output, component and port of its input (1 byte
-//! each), depth (2), zero (2). The check sequence is CRC-32 (ISO-HDLC, as in Ethernet and zip) of everything before it and
-//! everything behind it.
+//! All numbers are little-endian. Header of [`HEADER_BYTES`]: magic (8 bytes), version (4), components (2), connections
+//! (2), check sequence (4), zero (4). Then each component: kind, bytes of its name, number of values, zero (1 byte
+//! each), the name, and 4 bytes for each value. Then each connection: component and port of its output, component and
+//! port of its input (1 byte each), depth (2), zero (2). The check sequence is CRC-32 (ISO-HDLC, as in Ethernet and
+//! zip) of everything before it and everything behind it.
 
 use alloc::vec::Vec;
 

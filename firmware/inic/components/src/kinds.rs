@@ -1,8 +1,8 @@
-//! The components there are ("A Configurable Network Protocol for Cluster Based Communications", section 4), in one table,
-//! [`KINDS`]: name, block, ports, parameters, and what each takes of the card's two FPGAs.
+//! The components there are ("A Configurable Network Protocol for Cluster Based Communications", section 4), in one
+//! table, [`KINDS`]: name, block, ports, parameters, and what each takes of the card's two FPGAs.
 //!
-//! The paper gives the components, what each does and which interfaces it has; the names of ports and parameters, and the
-//! limits, are this project's choice.
+//! The paper gives the components, what each does and which interfaces it has; the names of ports and parameters, and
+//! the limits, are this project's choice.
 
 mod table;
 
@@ -444,8 +444,8 @@ pub struct Configuration {
     pub name: &'static str,
     /// What it takes.
     pub resources: Resources,
-    /// The shares that the paper prints, in hundredths of a percent. Those of CONF3's and CONF4's look-up tables are not
-    /// what the numbers give: 30.17 and 31.35 %.
+    /// The shares that the paper prints, in hundredths of a percent. Those of CONF3's and CONF4's look-up tables are
+    /// not what the numbers give: 30.17 and 31.35 %.
     pub printed: [u32; 2],
 }
 

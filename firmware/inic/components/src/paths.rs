@@ -33,8 +33,8 @@ impl Assembly {
         Some(End { component, port })
     }
 
-    /// Where what comes to an input is made: back through every component that has an input of the same type. None where
-    /// nothing leads there, or only what goes round in a circle.
+    /// Where what comes to an input is made: back through every component that has an input of the same type. None
+    /// where nothing leads there, or only what goes round in a circle.
     pub(crate) fn path(&self, to: End) -> Option<Path> {
         let carries = self.port(to)?.1.carries;
         let (mut to, mut passed) = (to, Vec::new());

@@ -48,8 +48,8 @@ pub struct Recipe {
 }
 
 impl Recipe {
-    /// The assembly, whose parameters have their defaults but where these do not go together. Components are named as their
-    /// kinds, stubs by what they close.
+    /// The assembly, whose parameters have their defaults but where these do not go together. Components are named as
+    /// their kinds, stubs by what they close.
     ///
     /// # Errors
     /// [`PartError::Depth`]; all else of a recipe fits an assembly's limits.

@@ -22,8 +22,8 @@ type Value<'a> = Spanned<DeValue<'a>>;
 /// The assembly that a source describes.
 ///
 /// # Errors
-/// [`Rejected`]: all that is wrong with it, each with its place and the mend. What is checked of the whole is only looked
-/// for where every part could be read.
+/// [`Rejected`]: all that is wrong with it, each with its place and the mend. What is checked of the whole is only
+/// looked for where every part could be read.
 pub fn read(source: &str) -> Result<Checked, Rejected> {
     let mut reader = Reader { source, ..Reader::default() };
     match DeTable::parse(source) {

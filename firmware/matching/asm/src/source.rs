@@ -1,5 +1,5 @@
-//! From the source's text to a program, in two passes: the first finds names and the addresses of words, the second reads
-//! the words.
+//! From the source's text to a program, in two passes: the first finds names and the addresses of words, the second
+//! reads the words.
 
 use std::collections::BTreeSet;
 

@@ -93,7 +93,8 @@ pub(crate) struct Symbols {
     searches: Cell<usize>,
 }
 
-/// Searches for a name that is alike: each looks at every name of the source, and few more messages than these are shown.
+/// Searches for a name that is alike: each looks at every name of the source, and few more messages than these are
+/// shown.
 const MAX_SEARCHES: usize = 2 * MAX_DIAGNOSTICS;
 
 impl Symbols {

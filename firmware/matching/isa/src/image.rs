@@ -1,8 +1,8 @@
 //! Firmware images: what the assembler writes, the kernel's firmware loader carries, and the device loads.
 //!
-//! All numbers are little-endian. Header of [`HEADER_BYTES`]: magic (8 bytes), format version (4), number of words (4), check
-//! sequence (4), zero (4). Then [`WORD_BYTES`] for each word. The check sequence is CRC-32 (ISO-HDLC, as in Ethernet and zip)
-//! of everything before it and everything behind it.
+//! All numbers are little-endian. Header of [`HEADER_BYTES`]: magic (8 bytes), format version (4), number of words (4),
+//! check sequence (4), zero (4). Then [`WORD_BYTES`] for each word. The check sequence is CRC-32 (ISO-HDLC, as in
+//! Ethernet and zip) of everything before it and everything behind it.
 //!
 //! Constants: ours, the image's format.
 

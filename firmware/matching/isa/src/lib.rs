@@ -1,12 +1,12 @@
 //! The instruction set of the match unit ("An Architecture to Perform NIC Based MPI Matching", section 4): a microcoded
 //! engine whose word is 164 bits wide and commands six units in every cycle.
 //!
-//! * [`word`]: the word. Its fields stand in one table, [`FIELDS`], from which encoder and decoder are derived, and which
-//!   assembler, disassembler, engine and manual use;
+//! * [`word`]: the word. Its fields stand in one table, [`FIELDS`], from which encoder and decoder are derived, and
+//!   which assembler, disassembler, engine and manual use;
 //! * [`image`]: firmware images: a program with a version and a check sequence.
 //!
-//! The paper gives the six slots, the width of the word and what each unit does; where a field stands inside its slot, and
-//! how operations are numbered, is this project's choice. docs/match/MACHINE.md is the prose of this crate.
+//! The paper gives the six slots, the width of the word and what each unit does; where a field stands inside its slot,
+//! and how operations are numbered, is this project's choice. docs/match/MACHINE.md is the prose of this crate.
 //!
 //! Constants: the paper's section 4.2; how far a branch reaches is assumed.
 
@@ -24,8 +24,8 @@ pub use word::{
     WORD_BITS, Word,
 };
 
-/// Registers of the ALU's and of the ternary unit's file (section 4.2.1). Number 0 is constant in both: zero in the ALU's,
-/// all ones in the ternary unit's.
+/// Registers of the ALU's and of the ternary unit's file (section 4.2.1). Number 0 is constant in both: zero in the
+/// ALU's, all ones in the ternary unit's.
 pub const REGISTERS: usize = 16;
 
 /// Predicates (section 4.2.1). Number 0 is constant: one.

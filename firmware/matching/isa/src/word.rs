@@ -4,8 +4,9 @@ use thiserror::Error;
 
 use crate::bits::Bits;
 
-/// Bits of a word (section 4.2). Figure 4, which prints the widths of its fields, was not at hand. Assumed: five bits of the ALU's
-/// `op` and thirteen of the branch's `target`, which do not follow from the text; chosen so that the sum is this.
+/// Bits of a word (section 4.2). Figure 4, which prints the widths of its fields, was not at hand. Assumed: five bits
+/// of the ALU's `op` and thirteen of the branch's `target`, which do not follow from the text; chosen so that the sum
+/// is this.
 pub const WORD_BITS: u32 = 164;
 
 /// A field of the word.
@@ -365,8 +366,8 @@ pub enum ByteSource {
 }
 
 impl Alu {
-    /// A permutation of the bytes of `a` and `b` into `dest`, byte 0, the lowest, first. Of a byte's number the lower three
-    /// bits count.
+    /// A permutation of the bytes of `a` and `b` into `dest`, byte 0, the lowest, first. Of a byte's number the lower
+    /// three bits count.
     #[must_use]
     pub fn permutation(a: Bits<4>, b: Bits<4>, dest: Bits<4>, sources: [ByteSource; 8]) -> Self {
         let (mut selectors, mut zeros) = (0, 0_u32);

@@ -1,8 +1,8 @@
 //! Active ports: messages out of a program's own memory, by one system call, and into its receive buffers, by one copy.
 //!
-//! After Chiola, Ciaccio, Mancini, Rotondo. A [`Port`] is a file's alone; frames come by descriptor rings that the driver
-//! walks, and handlers run in their process, when the program looks for what came. What was lost is raised ([`Error::Raised`],
-//! [`Error::Stalled`]), once, and never sent again.
+//! After Chiola, Ciaccio, Mancini, Rotondo. A [`Port`] is a file's alone; frames come by descriptor rings that the
+//! driver walks, and handlers run in their process, when the program looks for what came. What was lost is raised
+//! ([`Error::Raised`], [`Error::Stalled`]), once, and never sent again.
 //!
 //! ```no_run
 //! use std::time::Duration;

@@ -159,7 +159,8 @@ impl Port {
         self.address
     }
 
-    /// Sends a message out of the program's memory, and returns once it has left: waits until the window lets it through.
+    /// Sends a message out of the program's memory, and returns once it has left: waits until the window lets it
+    /// through.
     ///
     /// # Errors
     ///
@@ -170,8 +171,9 @@ impl Port {
         requests::send(&self.file, &argument).map_err(|errno| self.send_error(errno, target, limit))
     }
 
-    /// Sends part of `memory` if the window lets it begin now; `false` when not. Does not wait until it has left: it must stay as it is
-    /// until a [flush](Self::flush). Waits up to `limit` for the rest where the window ends within it.
+    /// Sends part of `memory` if the window lets it begin now; `false` when not. Does not wait until it has left: it
+    /// must stay as it is until a [flush](Self::flush). Waits up to `limit` for the rest where the window ends within
+    /// it.
     ///
     /// # Errors
     ///

@@ -26,8 +26,8 @@ mod raw {
 /// Opens an active port whose receive buffers are all of `memory`, which its caller keeps as long as the file is open.
 pub(super) fn open(file: &File, argument: &mut ActiveOpen, memory: &Memory) -> Result<(), Errno> {
     argument.address = memory.address();
-    // SAFETY: `argument` is what the request reads and writes, and lives during the call. What the driver will store into the memory
-    // that it names, `Memory` allows: its words are atomics.
+    // SAFETY: `argument` is what the request reads and writes, and lives during the call. What the driver will store
+    // into the memory that it names, `Memory` allows: its words are atomics.
     unsafe { raw::open(descriptor(file), &raw mut *argument) }.map(drop)
 }
 

@@ -76,8 +76,8 @@ pub unsafe extern "C" fn gamma_close(port: *mut gamma_port) {
     unsafe { take_back(port) }
 }
 
-/// Sends a message to an active port of another node, out of the program's memory, and returns once it has left. Waits up to
-/// `timeout_us` while the window does not let it through.
+/// Sends a message to an active port of another node, out of the program's memory, and returns once it has left. Waits
+/// up to `timeout_us` while the window does not let it through.
 ///
 /// # Safety
 ///
@@ -100,12 +100,13 @@ pub unsafe extern "C" fn gamma_send(
     })
 }
 
-/// Calls the handler for the messages that are there, or waits for the first up to `timeout_us`; 0 does not wait. Says how many
-/// there were where `handled` is not null. An error tells what was lost: nothing stops for it.
+/// Calls the handler for the messages that are there, or waits for the first up to `timeout_us`; 0 does not wait. Says
+/// how many there were where `handled` is not null. An error tells what was lost: nothing stops for it.
 ///
 /// # Safety
 ///
-/// `port` must be null or from gamma_open, `handler` null or a function that takes `user`, `handled` null or valid for a store.
+/// `port` must be null or from gamma_open, `handler` null or a function that takes `user`, `handled` null or valid for
+/// a store.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gamma_poll(
     port: *mut gamma_port,

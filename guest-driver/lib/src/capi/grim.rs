@@ -1,5 +1,5 @@
-//! The C interface of NICs with channels: the paper's calls (GRIM, section 5.4). Helpers, codes and handles are those of the module
-//! above.
+//! The C interface of NICs with channels: the paper's calls (GRIM, section 5.4). Helpers, codes and handles are those
+//! of the module above.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
@@ -47,8 +47,8 @@ pub struct grim_message {
     pub target_port: u32,
 }
 
-/// A handler. It sends by grim_outbox_short() and grim_outbox_bulk(), and must not call anything else of the library with the handle
-/// that is polled.
+/// A handler. It sends by grim_outbox_short() and grim_outbox_bulk(), and must not call anything else of the library
+/// with the handle that is polled.
 #[allow(non_camel_case_types)]
 pub type grim_handler =
     Option<unsafe extern "C" fn(outbox: *mut grim_outbox, message: *const grim_message, user: *mut c_void)>;
@@ -56,12 +56,13 @@ pub type grim_handler =
 /// What a program gave with its handler.
 struct User(*mut c_void);
 
-// SAFETY: the pointer is only handed back; whoever moves the handle to another thread moves what it means (a handle is used by one
-// thread at a time).
+// SAFETY: the pointer is only handed back; whoever moves the handle to another thread moves what it means (a handle is
+// used by one thread at a time).
 unsafe impl Send for User {}
 
-/// Enables the library for a program: opens `channels` logical channels, from `first_port` on or any for GRIM_ANY_PORT. The list of all
-/// handlers is kept by the channel of port `keeper_port` on `keeper_node`, the same for all programs of the cluster.
+/// Enables the library for a program: opens `channels` logical channels, from `first_port` on or any for GRIM_ANY_PORT.
+/// The list of all handlers is kept by the channel of port `keeper_port` on `keeper_node`, the same for all programs of
+/// the cluster.
 ///
 /// # Safety
 ///
@@ -120,8 +121,8 @@ pub unsafe extern "C" fn grim_set_wait_policy(handle: *mut grim, policy: c_int) 
 ///
 /// # Safety
 ///
-/// `handle` must be null or from grim_enable, `name` null or a string. `handler` is called with `user` by calls of the handle until it
-/// is disabled.
+/// `handle` must be null or from grim_enable, `name` null or a string. `handler` is called with `user` by calls of the
+/// handle until it is disabled.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn grim_register_handler(
     handle: *mut grim,
@@ -140,7 +141,8 @@ pub unsafe extern "C" fn grim_register_handler(
             let user = &user;
             let outbox = std::ptr::from_mut(outbox).cast::<grim_outbox>();
             let message = c_message(message);
-            // SAFETY: the caller says that it may be called; outbox and message are valid meanwhile, and nobody else uses them.
+            // SAFETY: the caller says that it may be called; outbox and message are valid meanwhile, and nobody else
+            // uses them.
             unsafe { handler(outbox, &raw const message, user.0) };
         };
         match number {
@@ -151,8 +153,8 @@ pub unsafe extern "C" fn grim_register_handler(
     })
 }
 
-/// Makes the handlers that are registered part of the cluster's list, and waits until they are, up to `timeout_us`. The program that
-/// keeps the list must poll. Names that could not be merged are in niclab_last_error().
+/// Makes the handlers that are registered part of the cluster's list, and waits until they are, up to `timeout_us`. The
+/// program that keeps the list must poll. Names that could not be merged are in niclab_last_error().
 ///
 /// # Safety
 ///
@@ -163,7 +165,8 @@ pub unsafe extern "C" fn grim_synch_handlers(handle: *mut grim, timeout_us: i64)
     call(|| Ok(unsafe { exclusive(handle)? }.0.synch_handlers(limit(timeout_us))?))
 }
 
-/// The number of a handler. Waits up to `timeout_us` until it is part of the list; 0 does not wait, and fails with NICLAB_ERROR_AGAIN.
+/// The number of a handler. Waits up to `timeout_us` until it is part of the list; 0 does not wait, and fails with
+/// NICLAB_ERROR_AGAIN.
 ///
 /// # Safety
 ///
@@ -189,8 +192,8 @@ pub unsafe extern "C" fn grim_get_handler_by_name(
     })
 }
 
-/// Sends four integers for a handler of the endpoint at `node` and `port`, through the channel of this number, from 0. Waits for room up
-/// to `timeout_us`, and runs handlers meanwhile.
+/// Sends four integers for a handler of the endpoint at `node` and `port`, through the channel of this number, from 0.
+/// Waits for room up to `timeout_us`, and runs handlers meanwhile.
 ///
 /// # Safety
 ///
@@ -238,8 +241,9 @@ pub unsafe extern "C" fn grim_send_bulk(
     })
 }
 
-/// Copies `bytes`, of which there may be any number, to `offset` of a region that the program at `node` and `port` has exposed by this
-/// name. It is not told: a message behind them, which comes behind them, may do that. Waits as grim_send_short() does.
+/// Copies `bytes`, of which there may be any number, to `offset` of a region that the program at `node` and `port` has
+/// exposed by this name. It is not told: a message behind them, which comes behind them, may do that. Waits as
+/// grim_send_short() does.
 ///
 /// # Safety
 ///
@@ -264,8 +268,9 @@ pub unsafe extern "C" fn grim_send_memory(
     })
 }
 
-/// Runs the handlers of messages that are there, or waits for the first up to `timeout_us`; 0 does not wait. Says how many there were
-/// where `handled` is not null. An error names what went wrong since the last call: nothing stops for it.
+/// Runs the handlers of messages that are there, or waits for the first up to `timeout_us`; 0 does not wait. Says how
+/// many there were where `handled` is not null. An error names what went wrong since the last call: nothing stops for
+/// it.
 ///
 /// # Safety
 ///
@@ -298,8 +303,9 @@ pub unsafe extern "C" fn grim_flush(handle: *mut grim, timeout_us: i64) -> c_int
     call(|| Ok(unsafe { exclusive(handle)? }.0.flush(limit(timeout_us))?))
 }
 
-/// Allocates and registers at least `bytes` of memory for a channel, zeros all of them, and lets memory messages write into it. `name`
-/// is what those who write give. niclab_region_memory() says where it is, and niclab_region_release() ends it.
+/// Allocates and registers at least `bytes` of memory for a channel, zeros all of them, and lets memory messages write
+/// into it. `name` is what those who write give. niclab_region_memory() says where it is, and niclab_region_release()
+/// ends it.
 ///
 /// # Safety
 ///
@@ -329,7 +335,8 @@ pub unsafe extern "C" fn grim_expose(
     })
 }
 
-/// As grim_send_short(), from a handler: what finds no room waits, and there is a bound for that (NICLAB_ERROR_REFUSED).
+/// As grim_send_short(), from a handler: what finds no room waits, and there is a bound for that
+/// (NICLAB_ERROR_REFUSED).
 ///
 /// # Safety
 ///

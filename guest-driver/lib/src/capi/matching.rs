@@ -180,7 +180,8 @@ pub extern "C" fn niclab_match_result_text(result: u32) -> *const std::ffi::c_ch
     text.as_ptr()
 }
 
-/// Opens port `number`, or any free one for NICLAB_ANY_PORT, with a queue of `events` (a power of two from 8 on; 0 for 256).
+/// Opens port `number`, or any free one for NICLAB_ANY_PORT, with a queue of `events` (a power of two from 8 on; 0 for
+/// 256).
 ///
 /// # Safety
 ///
@@ -257,13 +258,13 @@ pub unsafe extern "C" fn niclab_match_allocate(
     })
 }
 
-/// Registers memory of the program: it begins at a multiple of 8 and has a multiple of 8 bytes. It must not be freed before
-/// niclab_region_release(), nor after it if the device is gone meanwhile (NICLAB_ERROR_GONE).
+/// Registers memory of the program: it begins at a multiple of 8 and has a multiple of 8 bytes. It must not be freed
+/// before niclab_region_release(), nor after it if the device is gone meanwhile (NICLAB_ERROR_GONE).
 ///
 /// # Safety
 ///
-/// `port` must be null or from niclab_match_open, `region` null or valid for a store, `memory` null or valid for reads and
-/// writes of `bytes` as long as said above. What the NIC may write, the program reads after its event only.
+/// `port` must be null or from niclab_match_open, `region` null or valid for a store, `memory` null or valid for reads
+/// and writes of `bytes` as long as said above. What the NIC may write, the program reads after its event only.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn niclab_match_register(
     port: *const niclab_match_port,
@@ -279,12 +280,13 @@ pub unsafe extern "C" fn niclab_match_register(
     })
 }
 
-/// Appends a match entry; its handle goes to `handle`, unless that is null. Waits for room up to `timeout_us`; 0 does not
-/// wait, and fails with NICLAB_ERROR_AGAIN.
+/// Appends a match entry; its handle goes to `handle`, unless that is null. Waits for room up to `timeout_us`; 0 does
+/// not wait, and fails with NICLAB_ERROR_AGAIN.
 ///
 /// # Safety
 ///
-/// `port` must be null or from niclab_match_open, `entry` null or valid with its region, `handle` null or valid for a store.
+/// `port` must be null or from niclab_match_open, `entry` null or valid with its region, `handle` null or valid for a
+/// store.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn niclab_match_append(
     port: *mut niclab_match_port,
@@ -327,7 +329,8 @@ pub unsafe extern "C" fn niclab_match_unlink(
 ///
 /// # Safety
 ///
-/// `port` must be null or from niclab_match_open, `put` null or valid with its region, `handle` null or valid for a store.
+/// `port` must be null or from niclab_match_open, `put` null or valid with its region, `handle` null or valid for a
+/// store.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn niclab_match_put(
     port: *mut niclab_match_port,
@@ -346,8 +349,8 @@ pub unsafe extern "C" fn niclab_match_put(
     })
 }
 
-/// Gets bytes from the first entry of a portal that matches: NICLAB_MATCH_REPLY tells when they are there. Waits for room as
-/// niclab_match_append does.
+/// Gets bytes from the first entry of a portal that matches: NICLAB_MATCH_REPLY tells when they are there. Waits for
+/// room as niclab_match_append does.
 ///
 /// # Safety
 ///
@@ -396,8 +399,8 @@ pub unsafe extern "C" fn niclab_match_next_event(
     })
 }
 
-/// Reads a counter; waits until it has `successes`, or another failure, up to `timeout_us`; 0 does not wait. Each result
-/// goes where it is wanted, unless that is null.
+/// Reads a counter; waits until it has `successes`, or another failure, up to `timeout_us`; 0 does not wait. Each
+/// result goes where it is wanted, unless that is null.
 ///
 /// # Safety
 ///

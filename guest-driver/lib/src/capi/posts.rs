@@ -91,7 +91,8 @@ pub extern "C" fn niclab_posts_result_text(result: u32) -> *const std::ffi::c_ch
     text.as_ptr()
 }
 
-/// Opens port `number`, or any free one for NICLAB_ANY_PORT, with a queue of `events` (a power of two from 8 on; 0 for 256).
+/// Opens port `number`, or any free one for NICLAB_ANY_PORT, with a queue of `events` (a power of two from 8 on; 0 for
+/// 256).
 ///
 /// # Safety
 ///
@@ -168,13 +169,13 @@ pub unsafe extern "C" fn niclab_posts_allocate(
     })
 }
 
-/// Registers memory of the program: it begins at a multiple of 8 and has a multiple of 8 bytes. It must not be freed before
-/// niclab_region_release(), nor after it if the device is gone meanwhile (NICLAB_ERROR_GONE).
+/// Registers memory of the program: it begins at a multiple of 8 and has a multiple of 8 bytes. It must not be freed
+/// before niclab_region_release(), nor after it if the device is gone meanwhile (NICLAB_ERROR_GONE).
 ///
 /// # Safety
 ///
-/// `port` must be null or from niclab_posts_open, `region` null or valid for a store, `memory` null or valid for reads and
-/// writes of `bytes` as long as said above. What the NIC may write, the program reads after its event only.
+/// `port` must be null or from niclab_posts_open, `region` null or valid for a store, `memory` null or valid for reads
+/// and writes of `bytes` as long as said above. What the NIC may write, the program reads after its event only.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn niclab_posts_register(
     port: *const niclab_posts_port,
@@ -190,8 +191,9 @@ pub unsafe extern "C" fn niclab_posts_register(
     })
 }
 
-/// Sends `bytes` of a region from `offset` on to `node`: a multiple of 4, and not 0. With `tells`, NICLAB_POSTS_SENT tells when the
-/// memory may be used again. Waits for room up to `timeout_us`; 0 does not wait, and fails with NICLAB_ERROR_AGAIN.
+/// Sends `bytes` of a region from `offset` on to `node`: a multiple of 4, and not 0. With `tells`, NICLAB_POSTS_SENT
+/// tells when the memory may be used again. Waits for room up to `timeout_us`; 0 does not wait, and fails with
+/// NICLAB_ERROR_AGAIN.
 ///
 /// # Safety
 ///
@@ -215,8 +217,8 @@ pub unsafe extern "C" fn niclab_posts_send(
     })
 }
 
-/// Posts `bytes` of a region from `offset` on, a multiple of 4 and not 0, for one message from whichever node. With `interrupts`,
-/// the NIC interrupts once the event of the message is there. Waits for room as niclab_posts_send does.
+/// Posts `bytes` of a region from `offset` on, a multiple of 4 and not 0, for one message from whichever node. With
+/// `interrupts`, the NIC interrupts once the event of the message is there. Waits for room as niclab_posts_send does.
 ///
 /// # Safety
 ///
@@ -239,8 +241,9 @@ pub unsafe extern "C" fn niclab_posts_receive(
     })
 }
 
-/// Changes when the NIC interrupts, beside receives that ask for it: for so many bytes that came; `at_end` of a message for those that
-/// are pooled; for each message of so many bytes or more; of `node`, or NICLAB_POSTS_ANY_NODE. 0 turns a rule off.
+/// Changes when the NIC interrupts, beside receives that ask for it: for so many bytes that came; `at_end` of a message
+/// for those that are pooled; for each message of so many bytes or more; of `node`, or NICLAB_POSTS_ANY_NODE. 0 turns a
+/// rule off.
 ///
 /// # Safety
 ///
@@ -266,7 +269,8 @@ pub unsafe extern "C" fn niclab_posts_set_rules(
 ///
 /// # Safety
 ///
-/// `port` must be null or from niclab_posts_open, `nodes` valid for reads of `count` numbers, or null where there are none.
+/// `port` must be null or from niclab_posts_open, `nodes` valid for reads of `count` numbers, or null where there are
+/// none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn niclab_posts_group(
     port: *const niclab_posts_port,
@@ -287,8 +291,8 @@ pub unsafe extern "C" fn niclab_posts_group(
     })
 }
 
-/// Waits for all members of a group: NICLAB_POSTS_DONE tells that all have come. With `interrupts`, the NIC interrupts then. Waits
-/// for room as niclab_posts_send does.
+/// Waits for all members of a group: NICLAB_POSTS_DONE tells that all have come. With `interrupts`, the NIC interrupts
+/// then. Waits for room as niclab_posts_send does.
 ///
 /// # Safety
 ///
@@ -334,8 +338,8 @@ pub unsafe extern "C" fn niclab_posts_multicast(
     })
 }
 
-/// Combines `bytes` of values of a region from `offset` on with those of all other members, by NICLAB_POSTS_SUM and the others:
-/// NICLAB_POSTS_DONE tells that the result stands in their place. Otherwise as niclab_posts_barrier.
+/// Combines `bytes` of values of a region from `offset` on with those of all other members, by NICLAB_POSTS_SUM and the
+/// others: NICLAB_POSTS_DONE tells that the result stands in their place. Otherwise as niclab_posts_barrier.
 ///
 /// # Safety
 ///

@@ -69,8 +69,8 @@ pub(super) unsafe fn allocate<E: Event>(
 ///
 /// # Safety
 ///
-/// `region` must be null or valid for a store, `memory` null or valid for reads and writes of `bytes` until the region is
-/// released.
+/// `region` must be null or valid for a store, `memory` null or valid for reads and writes of `bytes` until the region
+/// is released.
 pub(super) unsafe fn register<E: Event>(
     port: &Port<E>,
     memory: *mut c_void,

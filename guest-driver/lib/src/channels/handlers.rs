@@ -1,8 +1,9 @@
 //! Handlers of a program, and the list of all handlers of the cluster (section 5.4).
 //!
-//! The keeper of the list is one channel, which all programs name alike. Programs send it what they have registered ([`LIST`]); it
-//! merges that, gives numbers, and publishes to all that ever sent it a list what is new ([`TABLE`]). Whoever sent a list is told
-//! what could not be merged ([`CONFLICT`]), and, behind all of that, that it was ([`ANSWER`]).
+//! The keeper of the list is one channel, which all programs name alike. Programs send it what they have registered
+//! ([`LIST`]); it merges that, gives numbers, and publishes to all that ever sent it a list what is new ([`TABLE`]).
+//! Whoever sent a list is told what could not be merged ([`CONFLICT`]), and, behind all of that, that it was
+//! ([`ANSWER`]).
 
 use std::collections::BTreeMap;
 

@@ -66,9 +66,10 @@ impl Options {
 
 /// The channels of a program, with its handlers.
 ///
-/// Handlers are run by every call that waits and by [`Node::poll`], one after the other, in the order in which messages came at a
-/// channel; never from within a handler. While a call waits for room, messages are taken out of the receive queues, so that programs
-/// that send to one another under full queues go on. Dropping it takes back what has not left: [`Node::close`] waits for that.
+/// Handlers are run by every call that waits and by [`Node::poll`], one after the other, in the order in which messages
+/// came at a channel; never from within a handler. While a call waits for room, messages are taken out of the receive
+/// queues, so that programs that send to one another under full queues go on. Dropping it takes back what has not left:
+/// [`Node::close`] waits for that.
 pub struct Node {
     outbox: Outbox,
     receivers: Vec<Receiver>,
@@ -161,7 +162,8 @@ impl Node {
         self.register(Entry { name: name.into(), number: None }, Box::new(handler))
     }
 
-    /// Registers a handler that has this number from now on, [`super::FIRST_HANDLER`] or more. Whoever knows the number can call it.
+    /// Registers a handler that has this number from now on, [`super::FIRST_HANDLER`] or more. Whoever knows the number
+    /// can call it.
     ///
     /// # Errors
     ///
@@ -179,12 +181,14 @@ impl Node {
         self.handlers.register(entry, handler)
     }
 
-    /// Makes the handlers that are registered here part of the cluster's list, and waits until they are. Names that others have made
-    /// part of it by then are known here afterwards, and later ones as messages come. The keeper of the list must poll.
+    /// Makes the handlers that are registered here part of the cluster's list, and waits until they are. Names that
+    /// others have made part of it by then are known here afterwards, and later ones as messages come. The keeper of
+    /// the list must poll.
     ///
     /// # Errors
     ///
-    /// [`Error::Handlers`] names all that could not be merged; all else was. [`Error::TimedOut`], [`Error::DeviceGone`].
+    /// [`Error::Handlers`] names all that could not be merged; all else was. [`Error::TimedOut`],
+    /// [`Error::DeviceGone`].
     pub fn synch_handlers(&mut self, deadline: impl Into<Deadline>) -> Result<(), Error> {
         if self.handlers.is_keeper(&self.outbox) {
             let merged = self.handlers.merge_own();
@@ -228,7 +232,8 @@ impl Node {
         self.handlers.names().number(name)
     }
 
-    /// The number of a handler; waits until it is part of the list. This program must have called [`Node::synch_handlers`].
+    /// The number of a handler; waits until it is part of the list. This program must have called
+    /// [`Node::synch_handlers`].
     ///
     /// # Errors
     ///
@@ -254,8 +259,8 @@ impl Node {
         self.send(channel, Outgoing::Short(short), &[], deadline.into())
     }
 
-    /// Sends a message with payload, at most 48 KiB and at most as much as [`Sender::max_bytes`] says. Without payload it is a short
-    /// one.
+    /// Sends a message with payload, at most 48 KiB and at most as much as [`Sender::max_bytes`] says. Without payload
+    /// it is a short one.
     ///
     /// # Errors
     ///
@@ -271,8 +276,8 @@ impl Node {
         self.send(channel, bulk(short, payload), payload, deadline.into())
     }
 
-    /// Copies bytes, of which there may be any number, into memory of another program. It is not told: a message behind them on this
-    /// channel, which comes behind them, may do that.
+    /// Copies bytes, of which there may be any number, into memory of another program. It is not told: a message behind
+    /// them on this channel, which comes behind them, may do that.
     ///
     /// # Errors
     ///
@@ -308,13 +313,14 @@ impl Node {
         })
     }
 
-    /// Runs the handlers of messages that are there, and pushes on what waits for room. Returns how many messages there were. Reads
-    /// host memory only, never the device.
+    /// Runs the handlers of messages that are there, and pushes on what waits for room. Returns how many messages there
+    /// were. Reads host memory only, never the device.
     ///
     /// # Errors
     ///
-    /// What went wrong since the last call, one for each call: [`Error::UnknownHandler`], [`Error::Launch`] for messages that were
-    /// refused, which their receivers' cards do too. Nothing stops for these. [`Error::Inconsistent`], [`Error::SlicesLost`].
+    /// What went wrong since the last call, one for each call: [`Error::UnknownHandler`], [`Error::Launch`] for
+    /// messages that were refused, which their receivers' cards do too. Nothing stops for these.
+    /// [`Error::Inconsistent`], [`Error::SlicesLost`].
     pub fn poll(&mut self) -> Result<u32, Error> {
         let (handled, _) = self.progress()?;
         match self.outbox.troubles.pop_front() {
@@ -323,8 +329,8 @@ impl Node {
         }
     }
 
-    /// As [`Node::poll`], but waits for the first message. With one channel a wait that sleeps does so until an interrupt; with more
-    /// it naps, as there is none for all of them.
+    /// As [`Node::poll`], but waits for the first message. With one channel a wait that sleeps does so until an
+    /// interrupt; with more it naps, as there is none for all of them.
     ///
     /// # Errors
     ///
@@ -343,7 +349,8 @@ impl Node {
         })
     }
 
-    /// Waits until all that was sent has left: its receivers' cards have it, or have refused it. Runs handlers meanwhile.
+    /// Waits until all that was sent has left: its receivers' cards have it, or have refused it. Runs handlers
+    /// meanwhile.
     ///
     /// # Errors
     ///

@@ -23,8 +23,9 @@ pub struct Place {
 
 /// The sending halves of a program's channels, and what waits for room in them: what handlers send by.
 ///
-/// No call waits. What finds no room waits here and is pushed when the program polls, in order; there is a bound for that
-/// ([`super::Options::outbox_messages`], [`super::Options::outbox_bytes`]), beyond which sending fails with [`Error::OutboxFull`].
+/// No call waits. What finds no room waits here and is pushed when the program polls, in order; there is a bound for
+/// that ([`super::Options::outbox_messages`], [`super::Options::outbox_bytes`]), beyond which sending fails with
+/// [`Error::OutboxFull`].
 #[derive(Debug)]
 pub struct Outbox {
     senders: Vec<Sender>,
@@ -109,7 +110,8 @@ impl Outbox {
         }
     }
 
-    /// Sends at once, if there is room and nothing waits, and says whether it did. What another message was refused for is kept.
+    /// Sends at once, if there is room and nothing waits, and says whether it did. What another message was refused for
+    /// is kept.
     pub(super) fn try_post(
         &mut self,
         channel: usize,

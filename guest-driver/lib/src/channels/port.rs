@@ -15,7 +15,8 @@ pub struct Terms {
     pub payload_bytes: usize,
     /// Bytes of the payload region of the outbound queue that the card offers: no longer message can be sent.
     pub outbound_bytes: u64,
-    /// Bytes of a message that are pushed first; each later segment is as long as all before. 0: messages are pushed whole.
+    /// Bytes of a message that are pushed first; each later segment is as long as all before. 0: messages are pushed
+    /// whole.
     pub first_segment_bytes: u64,
 }
 
@@ -34,8 +35,8 @@ impl Terms {
     }
 }
 
-/// An open channel, without handlers: [`super::Node`] has these. It is closed once it and all its regions are dropped; what it has
-/// sent and has not left by then never arrives ([`Sender::flush`]).
+/// An open channel, without handlers: [`super::Node`] has these. It is closed once it and all its regions are dropped;
+/// what it has sent and has not left by then never arrives ([`Sender::flush`]).
 #[derive(Debug)]
 pub struct Port {
     /// The half that sends.
@@ -98,7 +99,8 @@ impl Sender {
     ///
     /// # Errors
     ///
-    /// [`Error::NoMemory`], [`Error::Refused`], with `ENOSPC` when the device has no region left; [`Error::DeviceGone`].
+    /// [`Error::NoMemory`], [`Error::Refused`], with `ENOSPC` when the device has no region left;
+    /// [`Error::DeviceGone`].
     pub fn allocate(&self, bytes: usize) -> Result<Region, Error> {
         self.register(self.link().backing.allocate(bytes)?)
     }
@@ -112,8 +114,8 @@ impl Sender {
         Region::register(self.link(), memory)
     }
 
-    /// Lets memory messages for this channel write into a region, or, with `false`, not any more. Returns the region's name, which
-    /// those who write to it give.
+    /// Lets memory messages for this channel write into a region, or, with `false`, not any more. Returns the region's
+    /// name, which those who write to it give.
     ///
     /// # Errors
     ///

@@ -12,7 +12,8 @@ use crate::port::Queue;
 use crate::region::Region;
 use crate::{Address, Deadline, Error, WaitPolicy};
 
-/// The longest messages that fit beside one another into a payload region, for each release of slices that have payload.
+/// The longest messages that fit beside one another into a payload region, for each release of slices that have
+/// payload.
 const MESSAGES_BETWEEN_RELEASES: u64 = 4;
 
 /// The payload of a message, where the card has stored it.
@@ -96,9 +97,9 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// A half whose payload goes to `region`. The device is told how often slices are released. Those with payload are released
-    /// sooner, before the room of a message can be missing: a release is a doorbell, an exit from a virtual machine, and short
-    /// messages take no room.
+    /// A half whose payload goes to `region`. The device is told how often slices are released. Those with payload are
+    /// released sooner, before the room of a message can be missing: a release is a doorbell, an exit from a virtual
+    /// machine, and short messages take no room.
     pub(super) fn new(
         mut queue: Queue<Slice>,
         address: Address,
@@ -125,7 +126,8 @@ impl Receiver {
         self.queue.received()
     }
 
-    /// The next message, if it is there; it is there until [`Receiver::advance`]. Reads host memory only, never the device.
+    /// The next message, if it is there; it is there until [`Receiver::advance`]. Reads host memory only, never the
+    /// device.
     ///
     /// # Errors
     ///
@@ -193,8 +195,8 @@ impl Receiver {
     ///
     /// # Errors
     ///
-    /// As [`Receiver::try_receive`]; [`Error::TimedOut`], [`Error::DeviceGone`]; [`Error::SlicesLost`], after which the channel
-    /// can be used on.
+    /// As [`Receiver::try_receive`]; [`Error::TimedOut`], [`Error::DeviceGone`]; [`Error::SlicesLost`], after which the
+    /// channel can be used on.
     #[inline]
     pub fn receive<T>(
         &mut self,
@@ -230,7 +232,8 @@ impl Receiver {
         self.queue.sleep(limit)
     }
 
-    /// Looks whether the device has gone past the next message without writing it, as a faulty device does, and goes past it too.
+    /// Looks whether the device has gone past the next message without writing it, as a faulty device does, and goes
+    /// past it too.
     ///
     /// # Errors
     ///
@@ -239,8 +242,8 @@ impl Receiver {
         self.queue.check()
     }
 
-    /// Interrupts for this channel since the last call; sleeps up to `timeout` for the first one, and returns 0 when there was
-    /// none. Does not ask for one: messages that interrupt bring theirs.
+    /// Interrupts for this channel since the last call; sleeps up to `timeout` for the first one, and returns 0 when
+    /// there was none. Does not ask for one: messages that interrupt bring theirs.
     ///
     /// # Errors
     ///

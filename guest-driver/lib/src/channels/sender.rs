@@ -85,12 +85,13 @@ impl Sender {
         self.requester.status()
     }
 
-    /// Sends a message if there is room for all of it, and says whether there was. Its payload may be used anew at once.
+    /// Sends a message if there is room for all of it, and says whether there was. Its payload may be used anew at
+    /// once.
     ///
     /// # Errors
     ///
-    /// [`Error::BadValue`] for a payload too long or another than the message has; [`Error::Launch`] once for each message that
-    /// was refused since, [`Error::Inconsistent`]: nothing was sent.
+    /// [`Error::BadValue`] for a payload too long or another than the message has; [`Error::Launch`] once for each
+    /// message that was refused since, [`Error::Inconsistent`]: nothing was sent.
     #[inline]
     pub fn try_send(&mut self, message: Outgoing, payload: &[u8]) -> Result<bool, Error> {
         match &message {
@@ -142,8 +143,8 @@ impl Sender {
     ///
     /// # Errors
     ///
-    /// As [`Sender::try_send`]; [`Error::TimedOut`], and nothing was sent; [`Error::DeviceGone`]. What other messages were refused for
-    /// while the rest of this one is pushed is told by the next call.
+    /// As [`Sender::try_send`]; [`Error::TimedOut`], and nothing was sent; [`Error::DeviceGone`]. What other messages
+    /// were refused for while the rest of this one is pushed is told by the next call.
     #[inline]
     pub fn send(
         &mut self,
@@ -178,8 +179,8 @@ impl Sender {
         Ok(())
     }
 
-    /// Waits until every message sent so far has left: its receiver's card has all of it, or has refused it. A channel that is
-    /// closed before takes back what has not left.
+    /// Waits until every message sent so far has left: its receiver's card has all of it, or has refused it. A channel
+    /// that is closed before takes back what has not left.
     ///
     /// # Errors
     ///
@@ -244,8 +245,8 @@ impl Sender {
         Ok(Pushing::new(*message, self.segments)?)
     }
 
-    /// Whether a message that has begun can go on. What became of others is told by the next call, so that this one is not left
-    /// in the middle, which its card would give up.
+    /// Whether a message that has begun can go on. What became of others is told by the next call, so that this one is
+    /// not left in the middle, which its card would give up.
     fn has_slot_for_rest(&mut self) -> Result<bool, Error> {
         match (self.requester.has_slot(), &mut self.refused) {
             (Err(Error::Launch { count, .. }), Some(Error::Launch { count: before, .. })) => *before += count,
@@ -255,8 +256,8 @@ impl Sender {
         Ok(false)
     }
 
-    /// Stores payload segment by segment, each before its launch, so that the card sends the first while the others are stored.
-    /// Where slots run out all of the payload is stored, and launched later.
+    /// Stores payload segment by segment, each before its launch, so that the card sends the first while the others are
+    /// stored. Where slots run out all of the payload is stored, and launched later.
     fn push(&mut self, mut pushing: Pushing, payload: &[u8]) -> Result<(), Error> {
         loop {
             let (place, bytes) = pushing.next();

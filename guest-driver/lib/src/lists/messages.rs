@@ -1,5 +1,5 @@
-//! Sends and receives with the semantics of MPI, on a [`Port`] that matches messages itself: [`niclab_port::lists::messages`],
-//! which has the rules, with the waiting.
+//! Sends and receives with the semantics of MPI, on a [`Port`] that matches messages itself:
+//! [`niclab_port::lists::messages`], which has the rules, with the waiting.
 //!
 //! Nothing goes on between calls: [`Endpoint::progress`], or any call that waits, reads events and answers them.
 
@@ -94,8 +94,8 @@ impl Endpoint {
         self.port.allocate(bytes)
     }
 
-    /// Begins to send the bytes of `range` to another node. They must stay as they are until the request has ended, which it
-    /// does when the message was stored at the receiver, or fetched by it.
+    /// Begins to send the bytes of `range` to another node. They must stay as they are until the request has ended,
+    /// which it does when the message was stored at the receiver, or fetched by it.
     ///
     /// # Errors
     ///
@@ -225,7 +225,8 @@ impl Endpoint {
         heard.map_err(|outcome| self.transfer_error("carry a command out", outcome))
     }
 
-    /// Launches what is to be launched; while there is no slot, reads events, for whose places in the queue it may be waiting.
+    /// Launches what is to be launched; while there is no slot, reads events, for whose places in the queue it may be
+    /// waiting.
     fn flush(&mut self) -> Result<(), Error> {
         /// Longer than any daemon lets a slot wait; a dead one is found sooner.
         const LIMIT: Duration = Duration::from_secs(60);

@@ -1,9 +1,10 @@
-//! Lists of posted receives: a NIC that matches incoming messages itself, and writes each into the memory that was posted for it.
+//! Lists of posted receives: a NIC that matches incoming messages itself, and writes each into the memory that was
+//! posted for it.
 //!
-//! Semantics are those of Portals 3.0, docs/MATCH.md has the rule. A [`Port`] has eight portals, each with a list of posted
-//! match entries and an overflow list behind it. A program registers memory ([`Region`]), appends entries ([`Append`]), puts
-//! and gets ([`Put`], [`Get`]), and learns of it all by [`Event`]s or by counters. No system call is on the path of a
-//! message, and no copy: the NIC writes into the memory of the program.
+//! Semantics are those of Portals 3.0, docs/MATCH.md has the rule. A [`Port`] has eight portals, each with a list of
+//! posted match entries and an overflow list behind it. A program registers memory ([`Region`]), appends entries
+//! ([`Append`]), puts and gets ([`Put`], [`Get`]), and learns of it all by [`Event`]s or by counters. No system call is
+//! on the path of a message, and no copy: the NIC writes into the memory of the program.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -25,9 +26,9 @@
 //! # }
 //! ```
 //!
-//! The device takes a command only while the event queue has room for what it may cause: a program that waits for a free
-//! slot and does not read its events waits for itself. [`messages`] has sends and receives in the manner of MPI on top of this,
-//! and looks after all that.
+//! The device takes a command only while the event queue has room for what it may cause: a program that waits for a
+//! free slot and does not read its events waits for itself. [`messages`] has sends and receives in the manner of MPI on
+//! top of this, and looks after all that.
 
 pub mod messages;
 
@@ -60,8 +61,8 @@ pub type Get<'a> = heart::Get<Span<'a>>;
 /// cbindgen:ignore
 pub type Append<'a> = heart::Append<Span<'a>>;
 
-/// An open port, which can be asked for [`Put`], [`Get`], [`Append`], [`Unlink`], [`ArmCounter`]. When it closes, its entries are
-/// unlinked.
+/// An open port, which can be asked for [`Put`], [`Get`], [`Append`], [`Unlink`], [`ArmCounter`]. When it closes, its
+/// entries are unlinked.
 ///
 /// cbindgen:ignore
 pub type Port = commanded::Port<Event>;
@@ -115,8 +116,8 @@ impl Commands {
         Ok(Count::read(&self.requester.page(), counter))
     }
 
-    /// Waits until a counter has at least so many successes, or a failure more than when the wait began. What the operations
-    /// that it counts have stored can be read then.
+    /// Waits until a counter has at least so many successes, or a failure more than when the wait began. What the
+    /// operations that it counts have stored can be read then.
     ///
     /// # Errors
     ///

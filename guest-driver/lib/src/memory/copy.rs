@@ -1,8 +1,9 @@
-//! Whole words between memory that a device uses as well and memory of this program: as wide as the processor stores and loads.
+//! Whole words between memory that a device uses as well and memory of this program: as wide as the processor stores
+//! and loads.
 //!
-//! Nobody looks at such bytes before a launch or behind a record says that all are there, so that only the order of these with the bytes
-//! matters, and not in how many stores they went. To a write-combining window a line goes as one burst. An emulated processor takes
-//! as long for sixteen bytes as for eight.
+//! Nobody looks at such bytes before a launch or behind a record says that all are there, so that only the order of
+//! these with the bytes matters, and not in how many stores they went. To a write-combining window a line goes as one
+//! burst. An emulated processor takes as long for sixteen bytes as for eight.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -45,9 +46,10 @@ const fn whole_lines(one: usize, other: usize) -> usize {
 #[cfg(target_arch = "x86_64")]
 #[inline]
 fn store_line(to: &SharedLine, from: &Line) {
-    // SAFETY: `from` is 64 readable bytes, and `to` as many that may be written, as their types say; SSE2 is part of every x86-64
-    // processor. What is stored to is atomic words, and these stores are whole words of them, as the processor makes them: who reads
-    // them at the same time reads each word as it was or as it is, and the compiler takes it that this may change any memory.
+    // SAFETY: `from` is 64 readable bytes, and `to` as many that may be written, as their types say; SSE2 is part of
+    // every x86-64 processor. What is stored to is atomic words, and these stores are whole words of them, as the
+    // processor makes them: who reads them at the same time reads each word as it was or as it is, and the compiler
+    // takes it that this may change any memory.
     unsafe { copy_line(to.as_ptr().cast_mut().cast(), from.as_ptr().cast()) }
 }
 

@@ -1,5 +1,5 @@
-//! What the ports of all models have in common: [`niclab_port`] over memory that is mapped, and the waiting for what it has
-//! not yet.
+//! What the ports of all models have in common: [`niclab_port`] over memory that is mapped, and the waiting for what it
+//! has not yet.
 
 mod open;
 mod parts;

@@ -74,8 +74,8 @@ impl<K: Kind> Queue<K> {
         look(&self.records, &records)
     }
 
-    /// Looks whether the device has gone past the next slice without writing it, as a faulty device does, and goes past it
-    /// too.
+    /// Looks whether the device has gone past the next slice without writing it, as a faulty device does, and goes past
+    /// it too.
     pub(crate) fn check(&mut self) -> Result<(), Error> {
         let before = self.records.released();
         let checked = self.with_memory(|records, memory| records.check(memory));

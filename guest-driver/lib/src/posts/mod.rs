@@ -1,9 +1,9 @@
 //! Posts: messages out of registered memory to any node, and into memory that is posted for whatever comes next.
 //!
-//! After Jaganathan, Underwood and Sass (2003). The card has one [`Port`], which sends to every node ([`Send`]). It has room for as
-//! many messages as were posted ([`Receive`]), and takes it in the order of posting, whoever sends. No system call is on the path
-//! of a message, and no copy: the NIC reads and writes the memory of the program. Whether a message arrives, once and in order, is
-//! for the assembly of the card's protocol to say.
+//! After Jaganathan, Underwood and Sass (2003). The card has one [`Port`], which sends to every node ([`Send`]). It has
+//! room for as many messages as were posted ([`Receive`]), and takes it in the order of posting, whoever sends. No
+//! system call is on the path of a message, and no copy: the NIC reads and writes the memory of the program. Whether a
+//! message arrives, once and in order, is for the assembly of the card's protocol to say.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -24,8 +24,8 @@
 //! # }
 //! ```
 //!
-//! The device takes a command only while the event queue has room for what it is due: a program that waits for a free slot and
-//! does not read its events waits for itself ([`Port::launch_reading`]).
+//! The device takes a command only while the event queue has room for what it is due: a program that waits for a free
+//! slot and does not read its events waits for itself ([`Port::launch_reading`]).
 
 use niclab_abi::config::FEATURE_POSTS;
 use niclab_abi::posts::{POST_ANY_SOURCE, PostRules};
@@ -60,7 +60,8 @@ pub type Multicast<'a> = heart::Multicast<Span<'a>>;
 /// cbindgen:ignore
 pub type Reduce<'a> = heart::Reduce<Span<'a>>;
 
-/// An open port, which can be asked for [`Send`] and [`Receive`], and, for groups, [`Barrier`], [`Multicast`] and [`Reduce`].
+/// An open port, which can be asked for [`Send`] and [`Receive`], and, for groups, [`Barrier`], [`Multicast`] and
+/// [`Reduce`].
 ///
 /// cbindgen:ignore
 pub type Port = commanded::Port<Event>;
@@ -73,8 +74,8 @@ pub type Commands = commanded::Commands<Event>;
 /// cbindgen:ignore
 pub type Events = commanded::Events<Event>;
 
-/// When the NIC interrupts for messages that come, beside receives that ask for it. Zero turns a rule off; none of them is on in the
-/// default.
+/// When the NIC interrupts for messages that come, beside receives that ask for it. Zero turns a rule off; none of them
+/// is on in the default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
     /// For so many bytes that came; what is more counts for the next.
@@ -100,13 +101,14 @@ impl Port {
         self.link.backing.set_rules(&PostRules { port: 0, at_end, rcv_chunk_size, min_message_bytes, source })
     }
 
-    /// Makes a group of these nodes, of which this one is one. All members name it alike, and one another in the same order. It
-    /// begins when all have made it: what is asked for before waits.
+    /// Makes a group of these nodes, of which this one is one. All members name it alike, and one another in the same
+    /// order. It begins when all have made it: what is asked for before waits.
     ///
     /// # Errors
     ///
-    /// [`Error::Refused`], with `EINVAL` where there is a group of this name or the nodes are none of one, `ENOSPC` where there are
-    /// as many as may be, and `EOPNOTSUPP` where the card has no groups or its protocol loses messages; [`Error::DeviceGone`].
+    /// [`Error::Refused`], with `EINVAL` where there is a group of this name or the nodes are none of one, `ENOSPC`
+    /// where there are as many as may be, and `EOPNOTSUPP` where the card has no groups or its protocol loses messages;
+    /// [`Error::DeviceGone`].
     pub fn make_group(&self, group: u32, nodes: &[u32]) -> Result<(), Error> {
         if nodes.is_empty() {
             return Err(Error::BadValue {

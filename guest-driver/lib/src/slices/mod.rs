@@ -1,7 +1,7 @@
 //! Slices: a requester page to send from and a receive queue in memory, no system call on either path.
 //!
-//! After Fröning, Litz and Brüning (2007; sections are cited where they apply). A [`Port`] is a [`Sender`] and a [`Receiver`]; [`Port::split`] lends them out separately, so that one thread
-//! may send while another receives.
+//! After Fröning, Litz and Brüning (2007; sections are cited where they apply). A [`Port`] is a [`Sender`] and a
+//! [`Receiver`]; [`Port::split`] lends them out separately, so that one thread may send while another receives.
 //!
 //! A message is 0 to 8 words of 64 bits and always a tag of two words (section 4). The NIC carries words, not bytes:
 //! [`Sender::send_bytes`] pads with zeros to whole words, and a program whose messages are not whole words puts their
@@ -10,10 +10,11 @@
 //! Messages of one port to another arrive once and in order as long as no link faults are configured: a receiver's
 //! slices are set aside for its senders by [`Port::authorize`], and a sender that ran out of them waits in its page.
 //!
-//! A faulty device is met with errors that name it: what it left out is [`Error::SlicesLost`] and the port goes on, counts
-//! that cannot be are [`Error::Inconsistent`], and what never comes is [`Error::TimedOut`]. A lost interrupt costs time
-//! alone: a sleeping receiver looks into memory every 100 ms. The NIC has no check sum over a slice, so that a slice which
-//! was cut short and says that all is well is known by its contents alone: the end of the data, which is the tag, is old.
+//! A faulty device is met with errors that name it: what it left out is [`Error::SlicesLost`] and the port goes on,
+//! counts that cannot be are [`Error::Inconsistent`], and what never comes is [`Error::TimedOut`]. A lost interrupt
+//! costs time alone: a sleeping receiver looks into memory every 100 ms. The NIC has no check sum over a slice, so that
+//! a slice which was cut short and says that all is well is known by its contents alone: the end of the data, which is
+//! the tag, is old.
 
 mod receiver;
 mod sender;

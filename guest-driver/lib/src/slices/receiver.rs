@@ -53,9 +53,9 @@ impl Receiver {
         }
     }
 
-    /// Looks whether the device has gone past the next slice without writing it, as a faulty device does, and goes past it
-    /// too. [`Receiver::receive`] does so while it waits; a program that only ever calls [`Receiver::try_receive`] may do
-    /// so when it has waited for long.
+    /// Looks whether the device has gone past the next slice without writing it, as a faulty device does, and goes past
+    /// it too. [`Receiver::receive`] does so while it waits; a program that only ever calls [`Receiver::try_receive`]
+    /// may do so when it has waited for long.
     ///
     /// # Errors
     ///

@@ -25,8 +25,8 @@ impl Sender {
         self.requester.set_wait_policy(policy);
     }
 
-    /// Sends a message: up to [`PAYLOAD_WORDS`] words and a tag. Returns its number, the first is 1. Waits while the page
-    /// is full, because the device lags or the receiver consumed too little.
+    /// Sends a message: up to [`PAYLOAD_WORDS`] words and a tag. Returns its number, the first is 1. Waits while the
+    /// page is full, because the device lags or the receiver consumed too little.
     ///
     /// The message is on its way when this returns; whether it arrived, only [`Flags::ACKNOWLEDGE`] tells.
     ///
@@ -102,8 +102,8 @@ impl Sender {
     /// Waits until every message sent so far left the requester. The last one must carry [`Flags::NOTIFY`] or
     /// [`Flags::ACKNOWLEDGE`]: the device reports the others only every eighth.
     ///
-    /// A refusal that is just being reported may be told by the next call instead: within the status line the device stores
-    /// `launched`, by which this knows that all have left, before `refused` (DEVICE.md, section 6).
+    /// A refusal that is just being reported may be told by the next call instead: within the status line the device
+    /// stores `launched`, by which this knows that all have left, before `refused` (DEVICE.md, section 6).
     ///
     /// # Errors
     ///

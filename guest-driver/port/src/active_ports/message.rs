@@ -16,8 +16,8 @@ pub struct Part {
 }
 
 impl Part {
-    /// The part of a message of `bytes` that begins at `offset`, where frames carry at most `most` of them. None behind the end; a
-    /// message without bytes has one empty part.
+    /// The part of a message of `bytes` that begins at `offset`, where frames carry at most `most` of them. None behind
+    /// the end; a message without bytes has one empty part.
     #[must_use]
     pub const fn at(offset: u32, bytes: u32, most: u32) -> Option<Self> {
         if offset > bytes || (offset == bytes && bytes > 0) || most == 0 {

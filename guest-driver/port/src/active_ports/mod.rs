@@ -5,7 +5,8 @@
 //! - [`window`]: what may be sent to another node, and what was taken of what it sent;
 //! - [`message`]: messages cut into frames, and joined again.
 //!
-//! Nothing is sent again. What did not come is told once ([`window::Taken`]), and with it the message that it was part of.
+//! Nothing is sent again. What did not come is told once ([`window::Taken`]), and with it the message that it was part
+//! of.
 
 pub mod message;
 pub mod rings;

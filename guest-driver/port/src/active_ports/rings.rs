@@ -5,7 +5,8 @@ use niclab_abi::rings::{
     RING_SECOND_SIZE_SHIFT, RING_SIZE_SHIFT, RING_STATUS_LAST,
 };
 
-/// Words between two descriptors that this driver leaves: one for reports, one so that every second begins a line of 64 bytes.
+/// Words between two descriptors that this driver leaves: one for reports, one so that every second begins a line of 64
+/// bytes.
 pub const SKIP_BYTES: u32 = 16;
 /// Words from one descriptor to the next.
 pub const STRIDE_WORDS: usize = 2 + SKIP_BYTES as usize / 8;
@@ -75,8 +76,8 @@ impl Ring {
         (number % self.descriptors as u64) as u32
     }
 
-    /// Gives the next descriptor, which must be [free](Self::free), to the card: with these buffers, and of what is sent whether a
-    /// frame begins and ends in it, and what it says beside.
+    /// Gives the next descriptor, which must be [free](Self::free), to the card: with these buffers, and of what is
+    /// sent whether a frame begins and ends in it, and what it says beside.
     pub fn give(
         &mut self,
         memory: &mut impl RingMemory,

@@ -1,5 +1,5 @@
-//! The credit window between two nodes (Chiola, Ciaccio, Mancini, Rotondo, section 3): a sender has so many frames on their way and
-//! no more, until one acknowledgement gives all of them back. It neither repeats nor asks.
+//! The credit window between two nodes (Chiola, Ciaccio, Mancini, Rotondo, section 3): a sender has so many frames on
+//! their way and no more, until one acknowledgement gives all of them back. It neither repeats nor asks.
 
 use core::num::NonZeroU32;
 
@@ -42,8 +42,8 @@ impl Outbound {
         self.sent
     }
 
-    /// The other node says that it has taken all frames up to this one. False if it says what cannot be: of frames that were not
-    /// sent, or were acknowledged before.
+    /// The other node says that it has taken all frames up to this one. False if it says what cannot be: of frames that
+    /// were not sent, or were acknowledged before.
     pub const fn on_acknowledgement(&mut self, number: u32) -> bool {
         let under_way = self.sent.wrapping_sub(self.acknowledged);
         let acknowledged = number.wrapping_sub(self.acknowledged);
@@ -138,8 +138,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is lost on the way: at most a window of frames is on its way, each lost frame with one behind it is told once,
-        /// and a sender goes on as long as the acknowledgements come and not all of its last frames are lost.
+        /// Whatever is lost on the way: at most a window of frames is on its way, each lost frame with one behind it is
+        /// told once, and a sender goes on as long as the acknowledgements come and not all of its last frames are
+        /// lost.
         #[test]
         fn what_is_lost_is_told_once(
             window in 1..40_u32,

@@ -55,7 +55,8 @@ pub struct ShortSlot {
 }
 
 impl Short {
-    /// As it stands in a slot. Its words are made by shifts alone: this is what sending a short message takes its program.
+    /// As it stands in a slot. Its words are made by shifts alone: this is what sending a short message takes its
+    /// program.
     ///
     /// # Errors
     /// [`BadValue`]: there can be no such target.

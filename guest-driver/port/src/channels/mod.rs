@@ -1,4 +1,5 @@
-//! What stands in a slot, in a payload region and in a slice of a port that is a logical channel: active messages, which are pushed.
+//! What stands in a slot, in a payload region and in a slice of a port that is a logical channel: active messages,
+//! which are pushed.
 
 mod message;
 pub mod names;

@@ -1,7 +1,7 @@
 //! Handlers by name (section 5.4): one list for the whole cluster, which one endpoint keeps, merges and publishes.
 //!
-//! A name has one number everywhere; any number of endpoints may have a handler of that name. Who registers it may ask for a
-//! number, or leave it to the list, which gives the lowest that is free.
+//! A name has one number everywhere; any number of endpoints may have a handler of that name. Who registers it may ask
+//! for a number, or leave it to the list, which gives the lowest that is free.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -148,8 +148,8 @@ pub fn decode(mut bytes: &[u8]) -> impl Iterator<Item = Entry> + '_ {
     })
 }
 
-/// A list of names with their numbers. It knows the handlers of peripherals from the start: who registers one of these names handles
-/// what they answer.
+/// A list of names with their numbers. It knows the handlers of peripherals from the start: who registers one of these
+/// names handles what they answer.
 #[derive(Clone, Debug)]
 pub struct Names {
     numbers: BTreeMap<String, u32>,
@@ -236,8 +236,8 @@ mod tests {
     }
 
     proptest! {
-        /// However lists are cut into messages and merged: a name has one number, a number one name, and what is refused changes
-        /// nothing.
+        /// However lists are cut into messages and merged: a name has one number, a number one name, and what is
+        /// refused changes nothing.
         #[test]
         fn a_name_has_one_number(
             wanted in prop::collection::vec((0..30_u32, prop::option::of(20..50_u32)), 0..60),

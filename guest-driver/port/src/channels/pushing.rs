@@ -58,8 +58,8 @@ impl Pushing {
         Self { offset, ..self }
     }
 
-    /// The next segment: where in the payload region it goes, and which bytes of the payload it is. They are stored before
-    /// [`Pushing::launch`].
+    /// The next segment: where in the payload region it goes, and which bytes of the payload it is. They are stored
+    /// before [`Pushing::launch`].
     #[must_use]
     pub const fn next(&self) -> (u64, core::ops::Range<u64>) {
         let end = self.segments.next(self.pushed, self.message.payload_bytes());

@@ -1,4 +1,5 @@
-//! The room of a channel's payload region: taken in a ring, each message's in one piece, and free again when the message has left.
+//! The room of a channel's payload region: taken in a ring, each message's in one piece, and free again when the
+//! message has left.
 
 use alloc::collections::VecDeque;
 
@@ -74,8 +75,8 @@ impl PayloadRoom {
         self.launched += 1;
     }
 
-    /// Takes room for the payload of the next message; none where there is none yet. Every message is counted, those without
-    /// payload too.
+    /// Takes room for the payload of the next message; none where there is none yet. Every message is counted, those
+    /// without payload too.
     pub fn take(&mut self, bytes: u64, page: &impl Reports) -> Option<u64> {
         let left = page.status_word(STATUS_SENT);
         // What is stored there now is not stored before the device is known to be done with it.

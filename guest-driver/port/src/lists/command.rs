@@ -36,11 +36,12 @@ pub struct Transfer<S, const COMMAND: u32> {
     flags: u32,
 }
 
-/// Sends bytes to the first entry of a portal that matches. Without flags nothing tells the initiator what became of it.
+/// Sends bytes to the first entry of a portal that matches. Without flags nothing tells the initiator what became of
+/// it.
 pub type Put<S> = Transfer<S, COMMAND_PUT>;
 
-/// Fetches bytes from the first entry of a portal that matches: as many as its span has, into it. [`super::Kind::Reply`] tells
-/// when they are there.
+/// Fetches bytes from the first entry of a portal that matches: as many as its span has, into it.
+/// [`super::Kind::Reply`] tells when they are there.
 pub type Get<S> = Transfer<S, COMMAND_GET>;
 
 impl<S, const COMMAND: u32> Transfer<S, COMMAND> {
@@ -248,8 +249,8 @@ impl<S> Append<S> {
         self
     }
 
-    /// Is unlinked once fewer bytes than this are left ("min free"). An entry whose offset the initiator says does not match
-    /// where fewer are left, and stays. With [`Self::truncate`] this says nothing: messages are cut instead.
+    /// Is unlinked once fewer bytes than this are left ("min free"). An entry whose offset the initiator says does not
+    /// match where fewer are left, and stays. With [`Self::truncate`] this says nothing: messages are cut instead.
     pub fn max_size(mut self, bytes: u64) -> Self {
         self.max_size = bytes;
         self.flags |= ENTRY_MAX_SIZE;

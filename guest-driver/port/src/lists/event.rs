@@ -76,7 +76,8 @@ pub enum Outcome {
     BadCommand,
     /// No such entry is linked.
     NotFound,
-    /// No room for another entry: device memory and the spill area are full, or the portal or the card has as many as it may.
+    /// No room for another entry: device memory and the spill area are full, or the portal or the card has as many as
+    /// it may.
     ListFull,
     /// A result that this library does not know.
     Other(u32),

@@ -1,5 +1,5 @@
-//! What stands in a slot and in a record of a port whose NIC matches messages itself: commands, events, counters; and what
-//! can be made of them: [`messages`].
+//! What stands in a slot and in a record of a port whose NIC matches messages itself: commands, events, counters; and
+//! what can be made of them: [`messages`].
 
 mod command;
 mod event;

@@ -130,8 +130,8 @@ impl<P: ?Sized, E: From<BadValue>> Command<P, E> for Barrier {
     }
 }
 
-/// Sends a message to all other members of a group, where it is one like any other: [`super::Kind::Done`] tells that it is in the
-/// memory of all.
+/// Sends a message to all other members of a group, where it is one like any other: [`super::Kind::Done`] tells that it
+/// is in the memory of all.
 #[must_use = "a command does nothing until it is launched"]
 #[derive(Clone, Copy, Debug)]
 pub struct Multicast<S> {
@@ -201,7 +201,8 @@ pub enum Element {
     Double = POST_DOUBLE,
 }
 
-/// Combines the values of all members of a group, one by one: [`super::Kind::Done`] tells that the result stands in their place.
+/// Combines the values of all members of a group, one by one: [`super::Kind::Done`] tells that the result stands in
+/// their place.
 #[must_use = "a command does nothing until it is launched"]
 #[derive(Clone, Copy, Debug)]
 pub struct Reduce<S> {

@@ -137,8 +137,8 @@ pub struct Event {
     pub bytes: u64,
     /// Bytes that were moved.
     pub moved_bytes: u64,
-    /// The node that sent what was received; of [`Kind::Done`] the group; else the node that it was for. The NIC says so: it can
-    /// be relied on.
+    /// The node that sent what was received; of [`Kind::Done`] the group; else the node that it was for. The NIC says
+    /// so: it can be relied on.
     pub node: u32,
     /// Number of the message among those between both nodes, as the card counts them, from 1; zero where it does not.
     pub message: u64,

@@ -1,5 +1,5 @@
-//! What stands in a slot and in a record of a port that posts messages: sends to any node, room for what comes from any, and
-//! events that tell of both.
+//! What stands in a slot and in a record of a port that posts messages: sends to any node, room for what comes from
+//! any, and events that tell of both.
 
 mod command;
 mod event;

@@ -41,8 +41,8 @@ pub fn check_payload(payload: &[u64]) -> Result<(), BadValue> {
     BadValue::check("the payload in words", payload.len() as u64, PAYLOAD_WORDS as u64).map(drop)
 }
 
-/// Launches a message from the next slot, which must be free: a payload of at most [`PAYLOAD_WORDS`], of which more are not
-/// sent, and a tag. Returns its number, the first is 1.
+/// Launches a message from the next slot, which must be free: a payload of at most [`PAYLOAD_WORDS`], of which more are
+/// not sent, and a tag. Returns its number, the first is 1.
 #[inline]
 pub fn launch(
     requester: &mut Requester,

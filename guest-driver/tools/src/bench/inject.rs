@@ -1,6 +1,7 @@
-//! Messages in bursts that have room: what sending one takes the program, until it can do something else. A burst is timed as a whole,
-//! between two looks at the clock, which an emulated guest pays more for than for a message. Of those in which the device wanted a
-//! doorbell the time is that of leaving the virtual machine, so that only the others count, as far as there are any.
+//! Messages in bursts that have room: what sending one takes the program, until it can do something else. A burst is
+//! timed as a whole, between two looks at the clock, which an emulated guest pays more for than for a message. Of those
+//! in which the device wanted a doorbell the time is that of leaving the virtual machine, so that only the others
+//! count, as far as there are any.
 
 use std::time::{Duration, Instant};
 

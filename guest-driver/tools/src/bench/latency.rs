@@ -15,8 +15,8 @@ pub fn room_for(samples: u64) -> Result<Vec<u64>, Failure> {
     is_there.then_some(room).ok_or_else(|| Failure::Usage(refused()))
 }
 
-/// Percentiles of round trips, nanoseconds of wall time. A percentile is the smallest sample that so many percent of the
-/// samples do not exceed (nearest rank): always one that was measured.
+/// Percentiles of round trips, nanoseconds of wall time. A percentile is the smallest sample that so many percent of
+/// the samples do not exceed (nearest rank): always one that was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Latency {
     /// Smallest.

@@ -62,8 +62,8 @@ fn exchange(
         if idle < IDLE_LOOKS {
             continue;
         }
-        // Waiting has a time limit and notices a dead device. While messages are due, whatever holds ours up is that the
-        // peer does not receive, which ends no later than when it sends; after that there is only room to wait for.
+        // Waiting has a time limit and notices a dead device. While messages are due, whatever holds ours up is that
+        // the peer does not receive, which ends no later than when it sends; after that there is only room to wait for.
         idle = 0;
         if received < count {
             receive(channel, incoming)?.expect(due, channel.peer())?;

@@ -8,7 +8,8 @@ use super::{Buffers, End, Outcome, Step};
 use crate::Failure;
 use crate::channel::{Channel, Kind, Tag, receive};
 
-/// Runs the step: a stream to warm up, if there is one, then the measured one. The first end sends and gets the outcome.
+/// Runs the step: a stream to warm up, if there is one, then the measured one. The first end sends and gets the
+/// outcome.
 ///
 /// # Errors
 ///

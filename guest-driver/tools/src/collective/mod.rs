@@ -1,5 +1,5 @@
-//! Barriers, multicasts and reductions of groups, which cards carry out among themselves: how long they take, whether the result is
-//! right, and whether any host was woken for it.
+//! Barriers, multicasts and reductions of groups, which cards carry out among themselves: how long they take, whether
+//! the result is right, and whether any host was woken for it.
 
 mod plain;
 mod report;
@@ -38,8 +38,8 @@ const NAP: Duration = Duration::from_millis(2);
 struct Group {
     /// Its place among all groups, from 1: programs number them alike.
     number: u32,
-    /// By which cards know it. Another for other members: a node that is through with this run, or has no part in it, may begin
-    /// with the next one while others are still here.
+    /// By which cards know it. Another for other members: a node that is through with this run, or has no part in it,
+    /// may begin with the next one while others are still here.
     name: u32,
     nodes: Vec<u32>,
     place: usize,
@@ -317,7 +317,8 @@ impl Member {
         }
     }
 
-    /// So many rounds of all groups at once, and how long each took that this node asked for, in nanoseconds of wall time.
+    /// So many rounds of all groups at once, and how long each took that this node asked for, in nanoseconds of wall
+    /// time.
     fn perform(&mut self, task: Task, iterations: u64) -> Result<Vec<u64>, Failure> {
         let members = self.groups.iter().map(|group| group.nodes.len()).max().unwrap_or(0);
         let roots = if task == Task::Multicast { members } else { 1 };
@@ -337,8 +338,9 @@ impl Member {
         Ok(samples)
     }
 
-    /// One operation of each group, whose last member comes late: meanwhile the cards of the others do all the work, and their
-    /// hosts must not notice. Every second member asks to be woken once at the end. How often this host was watched.
+    /// One operation of each group, whose last member comes late: meanwhile the cards of the others do all the work,
+    /// and their hosts must not notice. Every second member asks to be woken once at the end. How often this host was
+    /// watched.
     fn watch(&mut self, device: &Device, task: Task) -> Result<u64, Failure> {
         let mut watched = 0;
         for index in 0..self.groups.len() {

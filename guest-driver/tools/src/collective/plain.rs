@@ -6,8 +6,8 @@ use niclab_workloads::Mark;
 /// What is no number in a result.
 const NO_NUMBER: f64 = f64::from_bits(0x7ff8_0000_0000_0000);
 
-/// The values of one member, `bytes` of them. Doubles are close to one another, so that the order in which they are added shows,
-/// and now and then one that every rule is about.
+/// The values of one member, `bytes` of them. Doubles are close to one another, so that the order in which they are
+/// added shows, and now and then one that every rule is about.
 pub fn values(element: Element, member: &Mark) -> Vec<u8> {
     let word = |word: u64| match (element, word % 64) {
         (Element::Double, 0) => (-0.0_f64).to_bits(),
@@ -65,7 +65,8 @@ fn combine(operator: Operator, element: Element, members: &[u64]) -> u64 {
     }
 }
 
-/// Doubles of a member and all below it in the tree of its group: its own, then what is below the first child, then the second.
+/// Doubles of a member and all below it in the tree of its group: its own, then what is below the first child, then the
+/// second.
 fn below(operator: Operator, members: &[u64], place: usize) -> f64 {
     let own = members.get(place).map_or(NO_NUMBER, |bits| f64::from_bits(*bits));
     let children = [2 * place + 1, 2 * place + 2].into_iter().filter(|child| *child < members.len());

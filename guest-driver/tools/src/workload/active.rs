@@ -1,5 +1,5 @@
-//! A workload over active ports: a system call for each message, and no page or record of the card's in the program's memory. A message
-//! is the tag, and behind it the payload.
+//! A workload over active ports: a system call for each message, and no page or record of the card's in the program's
+//! memory. A message is the tag, and behind it the payload.
 
 use std::collections::BTreeMap;
 use std::thread;

@@ -28,8 +28,8 @@ use crate::cue;
 
 /// The longest description of a workload.
 const MAX_BYTES: u64 = 16 << 20;
-/// Looks that find nothing, before it naps between them: some milliseconds, in which any message comes that is under way.
-/// Whoever still has none waits for others, and leaves them its core.
+/// Looks that find nothing, before it naps between them: some milliseconds, in which any message comes that is under
+/// way. Whoever still has none waits for others, and leaves them its core.
 const LOOKS_BEFORE_NAPS: u32 = 1 << 14;
 /// The same where programs take turns: most of the time it is another's.
 const LOOKS_BETWEEN_TURNS: u32 = 1 << 8;
@@ -38,8 +38,8 @@ const NAP: Duration = Duration::from_micros(50);
 /// Naps between two questions whether time is up and the device lives.
 const NAPS_PER_CHECK: u32 = 1 << 10;
 
-/// Reads a workload: a JSON document that is a line of standard input where `path` is `-`, so that answers to cues may follow,
-/// and else all of a file.
+/// Reads a workload: a JSON document that is a line of standard input where `path` is `-`, so that answers to cues may
+/// follow, and else all of a file.
 ///
 /// # Errors
 ///
@@ -224,7 +224,8 @@ impl<T: Transport> Performer<T> {
         Ok(())
     }
 
-    /// Does one operation, if there is one to do, and says whether there was; none once the script is done and all came.
+    /// Does one operation, if there is one to do, and says whether there was; none once the script is done and all
+    /// came.
     fn go_on(&mut self, due: u64) -> Result<Option<bool>, Failure> {
         let is_done = self.is_done(due);
         if is_done && !self.takes_turns {

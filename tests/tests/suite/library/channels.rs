@@ -21,8 +21,8 @@ const HANDLER: u32 = FIRST_HANDLER + 4;
 const TERMS: Terms =
     Terms { payload_bytes: 1 << 20, outbound_bytes: MAX_BULK_BYTES, first_segment_bytes: 32 };
 
-/// Nodes with GRIM cards. A program that loses its core between two segments of a message is not taken for dead: of deadlines that
-/// are so far off in model time as much wall time goes by.
+/// Nodes with GRIM cards. A program that loses its core between two segments of a message is not taken for dead: of
+/// deadlines that are so far off in model time as much wall time goes by.
 fn cluster(nodes: u16, change: impl Fn(&mut NicConfig)) -> Cluster {
     Cluster::new(nodes, "grim", |config| {
         for node in &mut config.nodes {

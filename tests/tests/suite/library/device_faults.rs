@@ -137,8 +137,8 @@ fn a_stale_status_line_holds_a_sender_up_until_the_next() {
     assert_eq!(a.sender().status().notified, 2);
 }
 
-/// Whatever is left out: every message that was written is received once and in order, every one that was not is reported
-/// once, and slices are released so that the queue never locks up.
+/// Whatever is left out: every message that was written is received once and in order, every one that was not is
+/// reported once, and slices are released so that the queue never locks up.
 #[test]
 fn lost_and_received_add_up() {
     const MESSAGES: u64 = 200;

@@ -169,8 +169,8 @@ impl World {
         is_waiting
     }
 
-    /// No receive got a message while an earlier one of that source, which it would have taken, went to a later receive or to
-    /// none.
+    /// No receive got a message while an earlier one of that source, which it would have taken, went to a later receive
+    /// or to none.
     fn check_order(&self) {
         for (order, posted) in self.posted.iter().enumerate() {
             let Some(got) = posted.got else { continue };
@@ -211,8 +211,8 @@ fn identify(all: &[Sent], posted: &Posted, region: &Region, message: Message) ->
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
-    /// Whatever is sent and received in whatever order: every message arrives whole in one receive, sends end, and no message
-    /// overtakes another of its source.
+    /// Whatever is sent and received in whatever order: every message arrives whole in one receive, sends end, and no
+    /// message overtakes another of its source.
     #[test]
     fn messages_arrive_once_in_order_and_whole(steps in steps()) {
         let mut world = World::new();

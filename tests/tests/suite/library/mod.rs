@@ -250,7 +250,7 @@ fn pages(guest: &ClusterGuest, bytes: usize) -> &[AtomicU64] {
 /// Memory of the guest, for the library.
 fn shared(guest: &Arc<ClusterGuest>, words: &[AtomicU64]) -> Memory {
     let keep = Arc::clone(guest);
-    // SAFETY: the words are shared integers of the guest's memory or of its BAR, mapped for writing as long as the guest
-    // lives, and the device too accesses them by atomics.
+    // SAFETY: the words are shared integers of the guest's memory or of its BAR, mapped for writing as long as the
+    // guest lives, and the device too accesses them by atomics.
     unsafe { Memory::from_raw(NonNull::from(words).cast(), words.len(), keep) }
 }

@@ -1,5 +1,5 @@
-//! Ports over memory in which nothing happens but what a test writes: what the library does without a device's help, and
-//! what no sound device gives it to read.
+//! Ports over memory in which nothing happens but what a test writes: what the library does without a device's help,
+//! and what no sound device gives it to read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

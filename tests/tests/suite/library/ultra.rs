@@ -41,7 +41,8 @@ pub(super) fn armed(cluster: &Cluster, node: usize) -> u64 {
     u64::from_le(page[(COMPLETER_ARMED_OFFSET / 8) as usize].load(Ordering::Acquire))
 }
 
-/// Launches from node 0 until its page stays full, because node 1, which receives nothing, gave so many credits. How many.
+/// Launches from node 0 until its page stays full, because node 1, which receives nothing, gave so many credits. How
+/// many.
 fn fill(cluster: &Cluster, port: &mut Port, credits: u64) -> u64 {
     let mut launched = 0;
     until("the page stays full", || {
@@ -133,7 +134,8 @@ impl Checker {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Whatever the order of steps: every message arrives once, whole and in order, and neither page nor queue locks up.
+    /// Whatever the order of steps: every message arrives once, whole and in order, and neither page nor queue locks
+    /// up.
     #[test]
     fn nothing_is_lost_duplicated_or_reordered(
         steps in steps(),
@@ -303,8 +305,8 @@ fn a_receiver_arms_anew_before_each_sleep() {
     }
 }
 
-/// Sender, device and receiver race; the device sleeps by the doorbell protocol and the receiver by the armed register, so
-/// that a missing barrier or a lost wake-up shows as a wait for the next look.
+/// Sender, device and receiver race; the device sleeps by the doorbell protocol and the receiver by the armed register,
+/// so that a missing barrier or a lost wake-up shows as a wait for the next look.
 #[test]
 fn no_wake_up_is_lost_between_threads() {
     const MESSAGES: u64 = 4_000;

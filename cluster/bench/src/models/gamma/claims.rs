@@ -1,4 +1,5 @@
-//! What the paper gives as numbers and words, beside ours. Its figures 2 and 3 are drawings: the numbers are those of its text.
+//! What the paper gives as numbers and words, beside ours. Its figures 2 and 3 are drawings: the numbers are those of
+//! its text.
 
 use super::{
     DRIVEN, DRIVEN_PAPER, GammaFigures, NODES, PAPER_BIT_ERRORS, PLATFORMS, SIZES, frame_errors, rate,

@@ -1,5 +1,5 @@
-//! GAMMA cards in guests, polled and interrupting, beside TCP over QEMU's own network and over the card that the paper drove: QEMU's
-//! `tulip`, of the same family of chips, with Linux's stock driver. All in one boot.
+//! GAMMA cards in guests, polled and interrupting, beside TCP over QEMU's own network and over the card that the paper
+//! drove: QEMU's `tulip`, of the same family of chips, with Linux's stock driver. All in one boot.
 
 use std::{collections::BTreeMap, net::Ipv4Addr, time::Duration};
 

@@ -1,8 +1,9 @@
-//! What guests see of GAMMA cards that their drivers poll, that interrupt for each frame, and that mitigate: round trips on both
-//! clocks, and interrupts of a stream.
+//! What guests see of GAMMA cards that their drivers poll, that interrupt for each frame, and that mitigate: round
+//! trips on both clocks, and interrupts of a stream.
 //!
-//! Back and forth the order of things is known, and model time exact; a stream runs freely. Cards keep no window, so that no
-//! acknowledgement is among the frames. TCP beside GAMMA, and over QEMU's `tulip`, is measured by `niclab bench gamma-guests`.
+//! Back and forth the order of things is known, and model time exact; a stream runs freely. Cards keep no window, so
+//! that no acknowledgement is among the frames. TCP beside GAMMA, and over QEMU's `tulip`, is measured by
+//! `niclab bench gamma-guests`.
 
 use anyhow::{Context, Result, ensure};
 use niclab_cluster::{check::live::LiveCluster, output::table};
@@ -159,8 +160,8 @@ fn interrupts(report: &Report, node: usize) -> Result<(u64, u64)> {
     Ok((node.interrupts.values().sum(), guest.copied().unwrap_or(0)))
 }
 
-/// Medians of what varies; model time and interrupts of the round that took the longest in model time, so that one which is not as the
-/// others shows.
+/// Medians of what varies; model time and interrupts of the round that took the longest in model time, so that one
+/// which is not as the others shows.
 fn median(samples: &[Trips]) -> Result<Trips> {
     let worst = samples.iter().max_by_key(|trips| (!trips.is_exact, trips.model_ps));
     let worst = *worst.context("at least one round is needed")?;
@@ -189,8 +190,8 @@ impl LiveFigures {
         Ok(Self { version, accelerator: name, profile: PLATFORMS[0].0, rounds: ROUNDS, ways })
     }
 
-    /// Whether model time is exact back and forth, cards interrupt there for each message or not at all, and no guest counted more
-    /// interrupts than its card raised.
+    /// Whether model time is exact back and forth, cards interrupt there for each message or not at all, and no guest
+    /// counted more interrupts than its card raised.
     #[must_use]
     pub fn hold(&self) -> bool {
         self.ways.iter().all(|way| {

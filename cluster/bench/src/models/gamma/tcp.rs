@@ -1,5 +1,6 @@
-//! Figure 1: what TCP makes of the same hosts. A stack's computing, segments, windows and acknowledgements, and one wire in half duplex
-//! (section 1: a crossover cable, which simulates a repeater), all simulated; only what a segment takes is fitted, to 77.4 us.
+//! Figure 1: what TCP makes of the same hosts. A stack's computing, segments, windows and acknowledgements, and one
+//! wire in half duplex (section 1: a crossover cable, which simulates a repeater), all simulated; only what a segment
+//! takes is fitted, to 77.4 us.
 
 use anyhow::{Context, Result, ensure};
 use niclab_cluster::output::table;

@@ -1,6 +1,6 @@
-//! GRIM cards in guests, beside ULTRA and Match cards in the same boot: what a short message costs, what a bulk message carries of
-//! what a put does, and what many channels carry of what one does. In a boot of its own, where the device looks at pages all the time:
-//! what it takes a program to send a short message for which no doorbell is wanted.
+//! GRIM cards in guests, beside ULTRA and Match cards in the same boot: what a short message costs, what a bulk message
+//! carries of what a put does, and what many channels carry of what one does. In a boot of its own, where the device
+//! looks at pages all the time: what it takes a program to send a short message for which no doorbell is wanted.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,8 @@ const BULK: (usize, u64) = (49_152, 1_000);
 const PUT: (usize, u64) = (1 << 20, 100);
 /// Channels that a stream goes by in turn.
 const CHANNELS: u32 = 16;
-/// Bytes that a channel's outbound queue holds: four of the longest messages; and of the card's memory, which has room for that.
+/// Bytes that a channel's outbound queue holds: four of the longest messages; and of the card's memory, which has room
+/// for that.
 const PAYLOAD_BYTES: u64 = 192 << 10;
 const CARD_MEMORY_BYTES: u64 = 4 << 20;
 /// Messages are pushed whole: one launch for each.

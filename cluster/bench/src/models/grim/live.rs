@@ -1,8 +1,8 @@
-//! The figures of section 6 in guests, on both clocks: latency and gap of short messages, bandwidth over size with both injections,
-//! and the interrupts.
+//! The figures of section 6 in guests, on both clocks: latency and gap of short messages, bandwidth over size with both
+//! injections, and the interrupts.
 //!
-//! Guests run freely. Model time is that of the paper's platform; wall time is that of guests that are emulated where there is no
-//! KVM: what is to be compared stands in one column.
+//! Guests run freely. Model time is that of the paper's platform; wall time is that of guests that are emulated where
+//! there is no KVM: what is to be compared stands in one column.
 
 use anyhow::{Context, Result, ensure};
 use niclab_cluster::{check::live::LiveCluster, output::table};
@@ -162,8 +162,8 @@ impl Guests {
         Ok(Pace { model_ps: latency.p50_ps, wall_ns: wall_ns / ROUND_TRIPS })
     }
 
-    /// A burst of short messages: what is between two launches, as far as model time knows (the last message is the slowest, and what
-    /// follows it is the quickest).
+    /// A burst of short messages: what is between two launches, as far as model time knows (the last message is the
+    /// slowest, and what follows it is the quickest).
     fn burst(&mut self) -> Result<Pace> {
         let (report, wall_ns) = self.run(WorkloadKind::Stream, 0, BURST, 0)?;
         let model = report.model;
@@ -252,8 +252,8 @@ impl LiveFigures {
         Ok((median(&short)?, median(&gap)?, rates, guests.interrupts()?))
     }
 
-    /// Whether interrupts are those that were asked for, a message for an I/O card crosses the bus once and no host, and in model time the longest messages are quicker in segments than whole,
-    /// as the paper says.
+    /// Whether interrupts are those that were asked for, a message for an I/O card crosses the bus once and no host,
+    /// and in model time the longest messages are quicker in segments than whole, as the paper says.
     #[must_use]
     pub fn hold(&self) -> bool {
         let Interrupts { expected, raised, guest, while_polling, .. } = self.interrupts;

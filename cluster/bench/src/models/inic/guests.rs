@@ -1,4 +1,5 @@
-//! An INIC card between two guests beside TCP over QEMU's own network: bandwidth, and what the guests' processors do for it.
+//! An INIC card between two guests beside TCP over QEMU's own network: bandwidth, and what the guests' processors do
+//! for it.
 
 use std::collections::BTreeMap;
 

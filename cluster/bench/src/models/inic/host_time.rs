@@ -1,9 +1,10 @@
-//! What 100 MB cost the hosts of an INIC, beside those of a conventional NIC (section 5.2, figure 7), out of the ledgers.
+//! What 100 MB cost the hosts of an INIC, beside those of a conventional NIC (section 5.2, figure 7), out of the
+//! ledgers.
 //!
-//! The paper's user time is the program's own, its system time the driver's. A ledger has software before a message or datagram and
-//! behind it, which is the program's and its library's; copies and interrupts are the kernel's. How many there are emerges; what
-//! each costs is the profile's, and fitted there. A protocol stack's computing is in neither, so that the conventional NIC's times
-//! are a lower bound.
+//! The paper's user time is the program's own, its system time the driver's. A ledger has software before a message or
+//! datagram and behind it, which is the program's and its library's; copies and interrupts are the kernel's. How many
+//! there are emerges; what each costs is the profile's, and fitted there. A protocol stack's computing is in neither,
+//! so that the conventional NIC's times are a lower bound.
 
 use anyhow::{Context, Result};
 use niclab_cluster::output::table;
@@ -38,7 +39,8 @@ pub struct HostTime {
     pub interrupts: u64,
 }
 
-/// The card, over the assembly that the paper measured: one message, both hosts; then datagrams of as many bytes as its packets.
+/// The card, over the assembly that the paper measured: one message, both hosts; then datagrams of as many bytes as its
+/// packets.
 pub(super) fn measure(simulate: Simulate<'_>) -> Result<Vec<HostTime>> {
     let most = Value::Number(TRANSFER_BYTES.into());
     let values = [("rcv_chunk_size", Value::Number(CHUNK_BYTES)), ("max_message_bytes", most)];

@@ -1,9 +1,10 @@
-//! The paper's figures 7 and 8 in guests: what 100 MB take, at both ends, over UDP, TCP, Debian's MPI and INIC cards, in turns in
-//! one boot.
+//! The paper's figures 7 and 8 in guests: what 100 MB take, at both ends, over UDP, TCP, Debian's MPI and INIC cards,
+//! in turns in one boot.
 //!
-//! Wall time, of guests that are emulated where there is no KVM: what is to be compared stands in one column. A program that polls
-//! spends all of its time as user time, whatever it waits for; one that sleeps has its card interrupt it. The interrupts of the
-//! polling one are those that its receiver asked for, one for each message, and exact; the Ethernet function is used by UDP, TCP and MPI.
+//! Wall time, of guests that are emulated where there is no KVM: what is to be compared stands in one column. A program
+//! that polls spends all of its time as user time, whatever it waits for; one that sleeps has its card interrupt it.
+//! The interrupts of the polling one are those that its receiver asked for, one for each message, and exact; the
+//! Ethernet function is used by UDP, TCP and MPI.
 
 use anyhow::{Context, Result, bail};
 use niclab_cluster::{check::live::LiveCluster, output::table};
@@ -22,7 +23,8 @@ const MESSAGE_BYTES: u32 = 64 << 10;
 /// The paper's packets.
 const DATAGRAM_BYTES: u32 = 1408;
 const TAG_BYTES: u32 = 16;
-/// What a guest needs for MPI: MPICH, by ssh from one node to the other, and the smallest compiler for the program that uses it.
+/// What a guest needs for MPI: MPICH, by ssh from one node to the other, and the smallest compiler for the program that
+/// uses it.
 const MPI_PACKAGES: [&str; 4] = ["mpich", "openssh-server", "tcc", "libc6-dev"];
 /// The program, and what runs it on each node.
 const MPI_PROGRAM: &str = include_str!("mpi.c");

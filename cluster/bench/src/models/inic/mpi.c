@@ -1,7 +1,7 @@
 /*
- * One direction over MPI, as `niclab-perf stream` does it, and with the same cues and report: rank 0 sends, rank 1 receives and
- * confirms the last message. What of MPI is used is declared here, as all MPICH libraries of its ABI have it: so no headers and
- * no compiler of their size are needed in guests.
+ * One direction over MPI, as `niclab-perf stream` does it, and with the same cues and report: rank 0 sends, rank 1
+ * receives and confirms the last message. What of MPI is used is declared here, as all MPICH libraries of its ABI have
+ * it: so no headers and no compiler of their size are needed in guests.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,8 +21,8 @@ int MPI_Finalize(void);
 static int rank;
 
 /*
- * Two pipes to the script that is conducted on this node. They stay open as long as it runs: a pipe opened anew for each answer
- * could meet the end of the answer before.
+ * Two pipes to the script that is conducted on this node. They stay open as long as it runs: a pipe opened anew for
+ * each answer could meet the end of the answer before.
  */
 static FILE *cues, *answers;
 

@@ -1,5 +1,5 @@
-# One stream over Debian's MPICH, conducted as niclab-perf is: run on both nodes, with the bytes of a message, the messages, those of
-# the warm-up, and the program's source.
+# One stream over Debian's MPICH, conducted as niclab-perf is: run on both nodes, with the bytes of a message, the
+# messages, those of the warm-up, and the program's source.
 set -e
 folder=${TMPDIR:-/tmp}/niclab-mpi
 rm -rf $folder

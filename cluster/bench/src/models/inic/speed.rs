@@ -1,5 +1,5 @@
-//! How fast the simulator carries the card's packets, with every component at work: acknowledgements, order, packets that go
-//! again.
+//! How fast the simulator carries the card's packets, with every component at work: acknowledgements, order, packets
+//! that go again.
 
 use anyhow::Result;
 use niclab_spec::{Faults, SimConfig, WorkloadKind};

@@ -1,13 +1,13 @@
-//! Match in guests: latency over the depth of the list at which the receive stands, matched on the card and, by the same
-//! rule and in the same guests, by the program.
+//! Match in guests: latency over the depth of the list at which the receive stands, matched on the card and, by the
+//! same rule and in the same guests, by the program.
 //!
-//! Nobody has published this figure: the paper had no hosts. Two programs play ping-pong over posted receives; in front of
-//! the one that matches stand as many that do not. Matched on the host, the card has one entry that takes everything, and
-//! the program walks the list.
+//! Nobody has published this figure: the paper had no hosts. Two programs play ping-pong over posted receives; in front
+//! of the one that matches stand as many that do not. Matched on the host, the card has one entry that takes
+//! everything, and the program walks the list.
 //!
-//! Both clocks are shown. Model time prices what crosses the host interface and what the match unit does; what a guest's
-//! processor computes it does not price, so that the model time of matching on the host is that of a list of one entry and
-//! says nothing about the host: there, the wall time counts.
+//! Both clocks are shown. Model time prices what crosses the host interface and what the match unit does; what a
+//! guest's processor computes it does not price, so that the model time of matching on the host is that of a list of
+//! one entry and says nothing about the host: there, the wall time counts.
 
 use anyhow::{Context, Result, bail};
 use niclab_cluster::{check::live::LiveCluster, output::table};

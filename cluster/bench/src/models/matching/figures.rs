@@ -1,9 +1,9 @@
 //! The match unit's paper: "An Architecture to Perform NIC Based MPI Matching", section 6.
 //!
-//! A program of the device's side runs the paper's benchmark on the match unit and on the processors that the paper compares
-//! it with, and counts cycles; what the paper says of them, and of areas, stands here beside it. Ideal hardware takes as long
-//! as the list needs to arrive. The paper states it as 8 cycles and 8 for each item, but the three ratios that it publishes
-//! fit 24 and 8: both are shown.
+//! A program of the device's side runs the paper's benchmark on the match unit and on the processors that the paper
+//! compares it with, and counts cycles; what the paper says of them, and of areas, stands here beside it. Ideal
+//! hardware takes as long as the list needs to arrive. The paper states it as 8 cycles and 8 for each item, but the
+//! three ratios that it publishes fit 24 and 8: both are shown.
 
 mod claims;
 mod markdown;
@@ -192,8 +192,8 @@ impl Measurements {
         points.iter().find(|(of, _)| *of == f64::from(items)).map_or(f64::NAN, |(_, cycles)| *cycles)
     }
 
-    /// Cycles of all matches of a pass over ideal hardware's: of the pass that is farthest from the paper's 384. The first
-    /// passes, in which the unit also initializes itself, do not count.
+    /// Cycles of all matches of a pass over ideal hardware's: of the pass that is farthest from the paper's 384. The
+    /// first passes, in which the unit also initializes itself, do not count.
     fn over_ideal(&self, lists: &[List]) -> f64 {
         let passes = lists.iter().flat_map(|list| &list.passes).filter(|pass| pass.percent.is_some());
         let over = passes.map(|pass| {
@@ -215,8 +215,8 @@ impl Measurements {
         passes.find(|pass| pass.percent == Some(0)).map_or(f64::NAN, |pass| self.per_match(pass))
     }
 
-    /// Cycles of one match that traverses so many items: all passes of all lists but those that fill caches. Where lists
-    /// agree on the number of items, the shortest list's.
+    /// Cycles of one match that traverses so many items: all passes of all lists but those that fill caches. Where
+    /// lists agree on the number of items, the shortest list's.
     fn by_items(&self, lists: &[List]) -> Vec<(f64, f64)> {
         let passes = lists.iter().flat_map(|list| &list.passes).filter(|pass| pass.percent.is_some());
         let mut points: Vec<(u32, f64)> =
@@ -330,8 +330,8 @@ impl MatchFigures {
 /// One for each machine that is drawn.
 const COLOURS: [&str; 5] = ["#d62728", "#1f77b4", "#2ca02c", "#9467bd", "#ff7f0e"];
 
-/// Section 6.1 and the introduction, as items traversed and time over ideal hardware's: the match unit 19 %, 6 % and 2.3 %
-/// above it, the embedded processor at 34 % of its speed, 16 cores at 52 %.
+/// Section 6.1 and the introduction, as items traversed and time over ideal hardware's: the match unit 19 %, 6 % and
+/// 2.3 % above it, the embedded processor at 34 % of its speed, 16 cores at 52 %.
 const PUBLISHED_RATIOS: [(f64, f64); 5] =
     [(1.0, 1.19), (10.0, 1.06), (30.0, 1.023), (10.0, 1.0 / 0.34), (10.0, 1.0 / 0.52)];
 
@@ -348,8 +348,8 @@ impl Measurements {
     }
 }
 
-/// Items traversed, and how much longer than ideal hardware the match unit takes, in percent (section 6.1, section 7), with
-/// what the last digit counts.
+/// Items traversed, and how much longer than ideal hardware the match unit takes, in percent (section 6.1, section 7),
+/// with what the last digit counts.
 const PUBLISHED_OVERHEADS: [(u32, f64, f64); 3] = [(1, 19.0, 1.0), (10, 6.0, 1.0), (30, 2.3, 0.1)];
 
 /// What was built or chosen.

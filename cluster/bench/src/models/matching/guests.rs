@@ -1,5 +1,5 @@
-//! Match cards in guests, beside ULTRA cards in the same boot: what matching on the card costs a short message, and what a
-//! long one reaches.
+//! Match cards in guests, beside ULTRA cards in the same boot: what matching on the card costs a short message, and
+//! what a long one reaches.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! The match unit: cycles of model time that one core simulates in a second of its own time, which other programs on a busy
-//! machine do not lengthen.
+//! The match unit: cycles of model time that one core simulates in a second of its own time, which other programs on a
+//! busy machine do not lengthen.
 
 use anyhow::{Context, Result};
 use serde_json::Value;

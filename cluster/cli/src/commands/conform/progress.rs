@@ -1,4 +1,5 @@
-//! What a user sees while cases run: a line for each; of seeds in one boot, which may be thousands, one for some of them together.
+//! What a user sees while cases run: a line for each; of seeds in one boot, which may be thousands, one for some of
+//! them together.
 
 use niclab_cluster::conform::{case::Kind, verdict::Verdict};
 

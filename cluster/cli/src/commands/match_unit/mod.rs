@@ -1,5 +1,5 @@
-//! `niclab asm`, `disasm` and `match`: programs of the match unit, made here, and run and debugged by a program of the device's
-//! side.
+//! `niclab asm`, `disasm` and `match`: programs of the match unit, made here, and run and debugged by a program of the
+//! device's side.
 
 mod asm;
 mod disasm;

@@ -1,5 +1,5 @@
-//! A cluster without QEMU: the daemon is a shell script, and each guest is this test program again, which then stands in for a
-//! guest's agent on the socket where QEMU would offer it.
+//! A cluster without QEMU: the daemon is a shell script, and each guest is this test program again, which then stands
+//! in for a guest's agent on the socket where QEMU would offer it.
 
 use std::{
     collections::BTreeMap,
@@ -144,11 +144,12 @@ fn plan_by(way: StartMode, root: &Path, cluster_name: &str, daemon: &str, modes:
 
 /// No test: stands in for a guest when this program is started as one, and does nothing otherwise.
 ///
-/// Modes: `good`; `busy` (healthy, and its commands never end); `refuses` (to join); `loiters` (never joins); `sick` (never
-/// healthy); `mute` (QEMU never listens); `silent` (it does, and the agent never answers); `dies` (QEMU fails at once);
-/// `panics` (as it boots; each other one panics when told to run `panic`); `quits` (exit 0 once it was healthy, when told to run `quit`). A restored guest looks whether its memory is the
-/// template's and is healthy when it has its card; further modes of it: `cardless` (QEMU refuses the card's second function);
-/// `lost` (QEMU ends while it restores).
+/// Modes: `good`; `busy` (healthy, and its commands never end); `refuses` (to join); `loiters` (never joins); `sick`
+/// (never healthy); `mute` (QEMU never listens); `silent` (it does, and the agent never answers); `dies` (QEMU fails at
+/// once); `panics` (as it boots; each other one panics when told to run `panic`); `quits` (exit 0 once it was healthy,
+/// when told to run `quit`). A restored guest looks whether its memory is the template's and is healthy when it has its
+/// card; further modes of it: `cardless` (QEMU refuses the card's second function); `lost` (QEMU ends while it
+/// restores).
 #[test]
 fn fake_guest() {
     let Some(socket) = env::var_os(SOCKET).map(PathBuf::from) else { return };

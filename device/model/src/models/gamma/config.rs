@@ -246,7 +246,8 @@ fn every(window: u32, acknowledge_every: u32) -> u32 {
     if acknowledge_every == 0 { window } else { acknowledge_every.min(window) }
 }
 
-/// Acknowledgements of one window that may wait in the sender's ring at once: it sends no more before it reads one of them.
+/// Acknowledgements of one window that may wait in the sender's ring at once: it sends no more before it reads one of
+/// them.
 pub(super) fn acknowledgements(window: u32, acknowledge_every: u32) -> u32 {
     window.checked_div(every(window, acknowledge_every)).unwrap_or(0)
 }
@@ -296,7 +297,8 @@ mod tests {
 
     #[test]
     fn each_acknowledgement_of_a_window_has_a_buffer() {
-        // Windows of 8: given back by fours, two acknowledgements wait; by threes two, and the last two frames owe none.
+        // Windows of 8: given back by fours, two acknowledgements wait; by threes two, and the last two frames owe
+        // none.
         for (acknowledge_every, of_window) in [(0, 1), (8, 1), (9, 1), (5, 1), (4, 2), (3, 2), (1, 8)] {
             let config = Config { acknowledge_every, ..config(11) };
             assert_eq!(config.needed_buffers(), 10 * (8 + of_window), "{acknowledge_every}");

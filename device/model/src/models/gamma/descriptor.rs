@@ -44,8 +44,8 @@ pub static MODEL: Model = Model {
     swarm: Swarm { one_in: 0, draws_device_faults: false, draws_apart: true, draw },
 };
 
-/// The length in a descriptor that comes back, and the terms of the cluster's drivers ([`niclab_abi::rings::RingTerms`]). Ours: the
-/// interface.
+/// The length in a descriptor that comes back, and the terms of the cluster's drivers
+/// ([`niclab_abi::rings::RingTerms`]). Ours: the interface.
 const HOST_VALUES: &[HostValue] = &[
     HostValue::new(
         "frame length",
@@ -183,11 +183,12 @@ fn limits(_: &Values) -> Limits {
     }
 }
 
-/// Bytes of a receive FIFO in which one frame of Ethernet waits for the bus while the next one comes. Ours: what the swarm draws.
+/// Bytes of a receive FIFO in which one frame of Ethernet waits for the bus while the next one comes. Ours: what the
+/// swarm draws.
 const ROOMY_FIFO_BYTES: u64 = 4_096;
 
-/// Nothing is ever sent again: what a link loses is raised, and with it the message. A window guards the host's buffers; where the
-/// FIFO in front of them holds one frame alone, a bus that others use may keep it full.
+/// Nothing is ever sent again: what a link loses is raised, and with it the message. A window guards the host's
+/// buffers; where the FIFO in front of them holds one frame alone, a bus that others use may keep it full.
 fn promises(values: &Values) -> Promises {
     let is_controlled = values.number(WINDOW) != 0 && values.number(RECEIVE_FIFO) >= ROOMY_FIFO_BYTES;
     Promises {
@@ -260,12 +261,13 @@ fn draw(below: &mut Draw<'_>, workload: &mut DrawnWorkload) -> Values {
         .with(DELAY, number(below(100)))
 }
 
-/// Datagrams of a sender that may be under way at once: it sends one behind as many messages as its window has frames, or more, so
-/// two have no acknowledgement between them, and a third may wait for them in the driver. Ours: what the swarm draws.
+/// Datagrams of a sender that may be under way at once: it sends one behind as many messages as its window has frames,
+/// or more, so two have no acknowledgement between them, and a third may wait for them in the driver. Ours: what the
+/// swarm draws.
 const DATAGRAMS_UNDER_WAY: u32 = 3;
 
-/// Buffers of a drawn card: as many as the paper's, or hardly more than windows need, of which nothing may be missed either, or, where
-/// there are no windows, so few that frames are.
+/// Buffers of a drawn card: as many as the paper's, or hardly more than windows need, of which nothing may be missed
+/// either, or, where there are no windows, so few that frames are.
 fn draw_buffers(below: &mut Draw<'_>, workload: &DrawnWorkload, window: u32, acknowledge_every: u32) -> u32 {
     // Section 3.
     const PAPERS: u32 = 1_024;

@@ -1,11 +1,12 @@
-//! CPU-driven transfers, the 3C595's mode (section 4): what comes waits in the card's FIFO. The processor reads the head there by
-//! programmed I/O, knows by it where the data belongs, has the card store it there, and waits until it has. To send, it stores the
-//! head into the card, has the card read the data, and waits. So nothing is copied, and one transfer begins when the last one has
-//! ended (section 2: store and forward).
+//! CPU-driven transfers, the 3C595's mode (section 4): what comes waits in the card's FIFO. The processor reads the
+//! head there by programmed I/O, knows by it where the data belongs, has the card store it there, and waits until it
+//! has. To send, it stores the head into the card, has the card read the data, and waits. So nothing is copied, and one
+//! transfer begins when the last one has ended (section 2: store and forward).
 //!
-//! What the registers of such a card would be are control requests here, since a store into the BAR says nothing to a model before
-//! the driver says that it did, and a load out of it has no effect. They are priced as what they stand for: a word of status, or
-//! eight bytes of a head, is one programmed read for which the processor waits; address, length and command are two stores.
+//! What the registers of such a card would be are control requests here, since a store into the BAR says nothing to a
+//! model before the driver says that it did, and a load out of it has no effect. They are priced as what they stand
+//! for: a word of status, or eight bytes of a head, is one programmed read for which the processor waits; address,
+//! length and command are two stores.
 
 use core::mem;
 
@@ -93,7 +94,8 @@ impl Direct {
         FifoHead { bytes: arrived.bytes as u32, status: arrived.fault & !RING_ERROR, head_0, head_1, head_2 }
     }
 
-    /// The processor has a part of the first frame stored where it belongs. Says for which port a message is whole with it.
+    /// The processor has a part of the first frame stored where it belongs. Says for which port a message is whole with
+    /// it.
     pub(super) fn take(
         at: &mut Time,
         take: &FifoTake,

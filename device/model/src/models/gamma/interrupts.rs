@@ -1,8 +1,8 @@
 //! When the host learns of frames that were stored, and what it does with them.
 //!
-//! A driver that polls takes each as soon as it is visible. One that is interrupted takes all that are there by then, and those that
-//! come while it is at work, for which the card need not interrupt it again. Model time knows when it is at work, and so in live
-//! runs as well how many interrupts there are.
+//! A driver that polls takes each as soon as it is visible. One that is interrupted takes all that are there by then,
+//! and those that come while it is at work, for which the card need not interrupt it again. Model time knows when it is
+//! at work, and so in live runs as well how many interrupts there are.
 
 use alloc::vec::Vec;
 
@@ -83,7 +83,8 @@ impl Interrupts {
 
     /// A frame was stored.
     pub(super) fn on_stored(&mut self, stored: Stored, effects: &mut Effects) {
-        // What was there before it went to work, since its sender's clock lags, it was not told of: that interrupts as ever.
+        // What was there before it went to work, since its sender's clock lags, it was not told of: that interrupts as
+        // ever.
         let is_at_work = self.busy_from <= stored.visible && stored.visible < self.busy_until;
         if self.frames == 0 || is_at_work {
             return self.deliver(stored.visible, &stored, effects);

@@ -123,9 +123,9 @@ impl Gamma {
         }
     }
 
-    /// The receiving half acts: on the bus it goes before what is read to be sent (21143 Hardware Reference Manual, CSR0, bit 1: the
-    /// receive process has priority). So no frame is lost in the FIFO for want of the bus, however far ahead in model time the card
-    /// is with what its host sends.
+    /// The receiving half acts: on the bus it goes before what is read to be sent (21143 Hardware Reference Manual,
+    /// CSR0, bit 1: the receive process has priority). So no frame is lost in the FIFO for want of the bus, however far
+    /// ahead in model time the card is with what its host sends.
     fn receiving<R>(&mut self, act: impl FnOnce(&mut Receive, &Config, &mut Effects) -> R) -> R {
         let Self { receive, config, effects, .. } = self;
         effects.interface.go_first(true);
@@ -160,8 +160,8 @@ impl Gamma {
         }
     }
 
-    /// A frame is sent at the host's clock, which is past all that the host was told of. If the driver had not looked at all of that
-    /// when it sent the frame, wall time decided which came first.
+    /// A frame is sent at the host's clock, which is past all that the host was told of. If the driver had not looked
+    /// at all of that when it sent the frame, wall time decided which came first.
     fn order_sent(&mut self) {
         let is_unordered = self.transmit.take_received().is_some_and(|known| known != self.interrupts.told());
         self.effects.counters.card.unordered += u64::from(is_unordered);

@@ -48,8 +48,8 @@ struct Coming {
     message: Option<TraceTag>,
 }
 
-/// Frames that wait for the wire, at most. A link that is faster than the card holds frames as a switch does, and like one drops
-/// what is too much. (The attack: a flood from many nodes.) Ours: a bound.
+/// Frames that wait for the wire, at most. A link that is faster than the card holds frames as a switch does, and like
+/// one drops what is too much. (The attack: a flood from many nodes.) Ours: a bound.
 const MAX_COMING: usize = 4_096;
 
 /// Frames that were stored.
@@ -285,8 +285,8 @@ impl Receive {
         Some(stores)
     }
 
-    /// Stores frames as far as there are descriptors. Those that find none are missed: each makes the card look once more, since a
-    /// ring that had come to its end may have gone on.
+    /// Stores frames as far as there are descriptors. Those that find none are missed: each makes the card look once
+    /// more, since a ring that had come to its end may have gone on.
     fn serve(&mut self, now: Time, config: &Config, effects: &mut Effects, stores: &mut Stores) {
         let mut end = now;
         while let Some(arrived) = self.fifo.front_mut() {
@@ -402,7 +402,8 @@ fn store(now: Time, arrived: &mut Arrived, taken: &Taken, config: &Config, effec
     if burst == 0 || begin > 0 || bytes <= burst || now > arrived.tail {
         return effects.dma_frame(now, &arrived.frame, begin..begin + bytes, buffers);
     }
-    // All but the last burst were stored while the frame came (section 4: it immediately starts filling the next buffer).
+    // All but the last burst were stored while the frame came (section 4: it immediately starts filling the next
+    // buffer).
     let early = bytes - burst;
     let (mut first, mut last) = (buffers.clone(), buffers);
     cut(&mut first, early as u64);

@@ -108,7 +108,8 @@ impl Transmit {
         }
     }
 
-    /// Frames that the driver had taken when it sent a frame, if the descriptor in which it begins was read since the last call.
+    /// Frames that the driver had taken when it sent a frame, if the descriptor in which it begins was read since the
+    /// last call.
     pub(super) const fn take_received(&mut self) -> Option<u32> {
         self.received.take()
     }
@@ -390,8 +391,8 @@ fn ring(skip_bytes: u32) -> DescriptorRing<Outgoing> {
     DescriptorRing::new(layout, MAX_FRAMES * MAX_PARTS, DEMAND_LOOKS)
 }
 
-/// When a frame that was read until `now` began to leave, for all that the bus had to do with it: once as many bytes as the
-/// threshold were there.
+/// When a frame that was read until `now` began to leave, for all that the bus had to do with it: once as many bytes as
+/// the threshold were there.
 fn began(now: Time, bytes: u64, config: &Config, price: &Price) -> Time {
     let threshold = u64::from(config.transmit_threshold_bytes);
     if threshold == 0 || threshold >= bytes {

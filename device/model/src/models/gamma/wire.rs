@@ -1,5 +1,5 @@
-//! Frames of active ports, as far as the card looks at them: whose message they carry, and the check sequence, which it puts behind
-//! each and takes away.
+//! Frames of active ports, as far as the card looks at them: whose message they carry, and the check sequence, which it
+//! puts behind each and takes away.
 //!
 //! ```text
 //! Ethernet header 14 | protocol 8 | kind 4, flags 4 | source port 4, driver 4 | target port 4, driver 4

@@ -1,5 +1,5 @@
-//! A logical channel: the outbound queue of its owner. The header ring holds messages from their launch until the other card has
-//! all of them; the payload region is the program's to use anew by then.
+//! A logical channel: the outbound queue of its owner. The header ring holds messages from their launch until the other
+//! card has all of them; the payload region is the program's to use anew by then.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -14,8 +14,8 @@ use crate::parts::port::RequesterPage;
 use crate::platform::trace_tag::TraceTag;
 use crate::time::Time;
 
-/// Segments of a message that are told apart: more than growing ones of 48 KiB are. A program that pushes byte by byte would fill
-/// the card's own memory. Ours: a bound.
+/// Segments of a message that are told apart: more than growing ones of 48 KiB are. A program that pushes byte by byte
+/// would fill the card's own memory. Ours: a bound.
 const MAX_SEGMENTS: usize = 32;
 
 /// How much of a message was pushed, and when it was there.
@@ -93,7 +93,8 @@ impl Channel {
         self.flights.len() < self.headers || !self.is_whole()
     }
 
-    /// A message is launched, whose header and first segment are there at `arrived`. Refused where the one before is not whole.
+    /// A message is launched, whose header and first segment are there at `arrived`. Refused where the one before is
+    /// not whole.
     pub(super) fn launch(&mut self, message: Message, tag: TraceTag, arrived: Time) -> Result<(), u64> {
         if !self.is_whole() {
             return Err(REFUSED_SEGMENT);
@@ -133,8 +134,9 @@ impl Channel {
         self.left
     }
 
-    /// A header was refused: as a message it counts as one that has left, behind those before it. Not while one is being pushed,
-    /// when the ring may be full: a program that launches nothing but headers then would fill the card's own memory.
+    /// A header was refused: as a message it counts as one that has left, behind those before it. Not while one is
+    /// being pushed, when the ring may be full: a program that launches nothing but headers then would fill the card's
+    /// own memory.
     pub(super) fn pass_over(&mut self) {
         if self.is_whole() {
             let number = self.left + self.flights.len() as u64;

@@ -43,7 +43,8 @@ pub(super) enum Command {
     Segment(u32),
 }
 
-/// Words of a slot that are stored for a command: those of its layout. The burst ends where the slot's payload and tag do.
+/// Words of a slot that are stored for a command: those of its layout. The burst ends where the slot's payload and tag
+/// do.
 pub(super) fn words_of(code: u32) -> u64 {
     let bytes = match code & CHANNEL_MASK {
         CHANNEL_BULK => BulkHeader::BYTES,

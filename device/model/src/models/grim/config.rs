@@ -149,8 +149,9 @@ impl Config {
         CHANNEL_MAX_BULK_BYTES.min(self.payload_bytes).min(CHANNEL_PAYLOAD_BYTES)
     }
 
-    /// What both ends of a channel between cards agree on. A frame is not missed before a window of whole frames had the time to go
-    /// there and come back; the card does not know the links, which are taken to be as fast as its own bus.
+    /// What both ends of a channel between cards agree on. A frame is not missed before a window of whole frames had
+    /// the time to go there and come back; the card does not know the links, which are taken to be as fast as its own
+    /// bus.
     pub(super) fn link(&self) -> go_back_n::Config {
         let frame = self.profile.bus.dma_write.occupancy(self.longest_frame());
         let window = frame.times(2 * u64::from(self.window_frames));
@@ -162,9 +163,10 @@ impl Config {
         }
     }
 
-    /// How long a message that has begun to come may hold room that others wait for while nothing more of it comes. Its sender gives
-    /// up what is not pushed, and sends again what is lost; one that is silent for so long is no sound card. It is taken to have the
-    /// same times as this card: frames do not tell them, for a card that means harm would.
+    /// How long a message that has begun to come may hold room that others wait for while nothing more of it comes. Its
+    /// sender gives up what is not pushed, and sends again what is lost; one that is silent for so long is no sound
+    /// card. It is taken to have the same times as this card: frames do not tell them, for a card that means harm
+    /// would.
     pub(super) fn patience(&self) -> Span {
         (self.stall + self.link().longest_wait).times(8)
     }

@@ -61,8 +61,8 @@ pub static MODEL: Model = Model {
     swarm: Swarm { one_in: 0, draws_device_faults: true, draws_apart: false, draw },
 };
 
-/// Payload words of a slice, counted from the status word: the handler, and of a message with payload where that lies. Ours: the
-/// interface.
+/// Payload words of a slice, counted from the status word: the handler, and of a message with payload where that lies.
+/// Ours: the interface.
 const HOST_VALUES: &[HostValue] = &[
     HostValue::new("handler", Place::Completion(3), 0, 64, Bound::Unknown),
     HostValue::new("payload offset", Place::Completion(4), 0, 32, Bound::Fixed(1 << 30)),
@@ -254,7 +254,8 @@ fn limits(values: &Values) -> Limits {
     }
 }
 
-/// The first frame of a message stands for it. One that goes again cannot be told from one that goes for the first time.
+/// The first frame of a message stands for it. One that goes again cannot be told from one that goes for the first
+/// time.
 fn begun(frame: &[u8]) -> Option<Begun> {
     let (header, _) = Header::parse(frame).ok()?;
     let FrameKind::Message(Fragment {
@@ -297,14 +298,16 @@ fn build(values: &Values, seat: Seat) -> Result<AnyNic, BuildError> {
     })?))
 }
 
-/// Longest messages of drawn workloads: short ones alone, of a few frames, and of any length. Ours: what the swarm draws.
+/// Longest messages of drawn workloads: short ones alone, of a few frames, and of any length. Ours: what the swarm
+/// draws.
 const DRAWN_BYTES: [u32; 4] = [0, 100, 6_000, 48 << 10];
 /// The longest frame of a drawn cluster, whatever its links carry. Ours: what the swarm draws.
 const DRAWN_FRAME: u64 = 10_000;
 
-/// The shortest stall of a drawn card, in microseconds. A program pushes on as soon as it sees a free slot, and the status line that
-/// tells of one, as what it pushes, waits for the bus behind all that endpoints have room for: eight of 128 slices, each of 48 KiB, are
-/// 0.4 s of PCI. A card with less patience gives up messages of sound programs. Ours: what the swarm draws.
+/// The shortest stall of a drawn card, in microseconds. A program pushes on as soon as it sees a free slot, and the
+/// status line that tells of one, as what it pushes, waits for the bus behind all that endpoints have room for: eight
+/// of 128 slices, each of 48 KiB, are 0.4 s of PCI. A card with less patience gives up messages of sound programs.
+/// Ours: what the swarm draws.
 const STALL_US: u32 = 2_000_000;
 
 /// The place of memory that receivers expose among the ways to receive. Ours: what the swarm draws.

@@ -1,6 +1,6 @@
-//! A channel between this card and another one, both ways: what its owner here sends there, and what the owner of the channel of
-//! the same number sends from there. Each way has numbers of its own, so that an inbound queue mirrors the sender's outbound queue
-//! (section 4.2).
+//! A channel between this card and another one, both ways: what its owner here sends there, and what the owner of the
+//! channel of the same number sends from there. Each way has numbers of its own, so that an inbound queue mirrors the
+//! sender's outbound queue (section 4.2).
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -94,8 +94,8 @@ pub(super) struct Link {
     pub(super) endings: VecDeque<Ending>,
     /// A message was given up that had begun on the wire: the other card has to be told, before anything else is sent.
     pub(super) owes_void: bool,
-    /// The number of the channel's owner here: the other card names it with what it could not deliver, so that no owner is told
-    /// of an earlier one's messages.
+    /// The number of the channel's owner here: the other card names it with what it could not deliver, so that no owner
+    /// is told of an earlier one's messages.
     pub(super) owner: u8,
     /// Messages of this owner that have begun to go.
     pub(super) begun: u32,
@@ -158,8 +158,9 @@ impl Link {
         (self.owner, self.begun, self.told) = (self.owner.wrapping_add(1), 0, Sequence::ZERO);
     }
 
-    /// The other card tells of messages that it could not deliver: how many of this owner's are new. None where it cannot be: a
-    /// card that lies about its failures would have a program think that messages were refused which it has not sent.
+    /// The other card tells of messages that it could not deliver: how many of this owner's are new. None where it
+    /// cannot be: a card that lies about its failures would have a program think that messages were refused which it
+    /// has not sent.
     pub(super) const fn on_failures(&mut self, failures: &Failures) -> Option<u32> {
         let told = failures.count.ahead_of(self.told);
         if failures.owner != self.owner || told == 0 {

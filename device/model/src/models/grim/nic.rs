@@ -76,7 +76,8 @@ pub struct Grim {
     peripherals: Vec<PeripheralPort>,
     /// By port. They outlive it.
     regions: Vec<Regions>,
-    /// Channels between this card and others, as they were first used. There are at most as many as there are nodes and channels.
+    /// Channels between this card and others, as they were first used. There are at most as many as there are nodes and
+    /// channels.
     links: Vec<Link>,
     places: BTreeMap<(u16, u8), usize>,
     schedule: Schedule,

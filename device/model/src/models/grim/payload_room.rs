@@ -1,5 +1,5 @@
-//! The room of an endpoint's payload region: each message's in one piece, given back in any order, for the program releases
-//! messages in the order in which they became whole and not in that in which they began.
+//! The room of an endpoint's payload region: each message's in one piece, given back in any order, for the program
+//! releases messages in the order in which they became whole and not in that in which they began.
 
 use alloc::collections::BTreeMap;
 

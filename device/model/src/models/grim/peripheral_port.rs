@@ -1,8 +1,9 @@
-//! What all peripherals have alike: queues for what comes and what goes, and a processor that handles one message at a time.
+//! What all peripherals have alike: queues for what comes and what goes, and a processor that handles one message at a
+//! time.
 //!
-//! Cards write into each other's memory over the node's bus: the NIC headers, payload and status, the peripheral what it sends, into
-//! the outbound queue of its channel. The room of a message is free when it was handled, and the next is handled when all that the
-//! one before it sends is in the outbound queue, so that memory is bounded whatever comes.
+//! Cards write into each other's memory over the node's bus: the NIC headers, payload and status, the peripheral what
+//! it sends, into the outbound queue of its channel. The room of a message is free when it was handled, and the next is
+//! handled when all that the one before it sends is in the outbound queue, so that memory is bounded whatever comes.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -231,8 +232,8 @@ impl PeripheralPort {
         self.channel.has_room() && room
     }
 
-    /// Pushes what it wants to send, as far as there is room, over the bus that the NIC has on loan. `messages` numbers the messages
-    /// of this node. True when any was pushed.
+    /// Pushes what it wants to send, as far as there is room, over the bus that the NIC has on loan. `messages` numbers
+    /// the messages of this node. True when any was pushed.
     pub(super) fn push(&mut self, config: &Config, messages: &mut u64, bus: &mut HostInterface) -> bool {
         let mut any = false;
         while let Some((sending, ready)) = self.outbox.pop_front() {

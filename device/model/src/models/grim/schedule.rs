@@ -1,5 +1,6 @@
-//! Whose turn it is on the wire: round robin over the channels, each for as many frames in a row as its weight says. The processor
-//! finds the next one by looking at channel after channel, round and round while it has nothing else to do (section 6.1, figure 6).
+//! Whose turn it is on the wire: round robin over the channels, each for as many frames in a row as its weight says.
+//! The processor finds the next one by looking at channel after channel, round and round while it has nothing else to
+//! do (section 6.1, figure 6).
 
 use crate::time::{Span, Time};
 
@@ -40,8 +41,8 @@ impl Schedule {
         self.look.times(looked_at as u64)
     }
 
-    /// Finds a channel that has something to send since `ready`. The processor has been looking since `idle_since`. `weight` says
-    /// how many frames in a row a channel has.
+    /// Finds a channel that has something to send since `ready`. The processor has been looking since `idle_since`.
+    /// `weight` says how many frames in a row a channel has.
     pub(super) fn find(
         &mut self,
         idle_since: Time,

@@ -12,10 +12,10 @@
 //! last four bytes   CRC-32 of all of these
 //! ```
 //!
-//! Of a message, a void and a report the sequence is the frame's own number, on its channel to this node. Of an acknowledgement or a
-//! refusal it is the number of the first frame that has not been taken. These two and a report tell of failures: how many messages of
-//! an owner of the receiver's channel could not be delivered, and why the last of them could not. A report goes where no
-//! acknowledgement may follow any more.
+//! Of a message, a void and a report the sequence is the frame's own number, on its channel to this node. Of an
+//! acknowledgement or a refusal it is the number of the first frame that has not been taken. These two and a report
+//! tell of failures: how many messages of an owner of the receiver's channel could not be delivered, and why the last
+//! of them could not. A report goes where no acknowledgement may follow any more.
 //!
 //! Constants: ours, the format; what it carries is the paper's section 5.1.
 

@@ -1,5 +1,5 @@
-//! What a reduction makes of values: the unit's arithmetic. Of the same values in the same order every card makes the same bits,
-//! whatever machine it runs on.
+//! What a reduction makes of values: the unit's arithmetic. Of the same values in the same order every card makes the
+//! same bits, whatever machine it runs on.
 
 use niclab_abi::posts::{
     POST_DOUBLE, POST_MAX, POST_MIN, POST_SIGNED_32, POST_SIGNED_64, POST_SUM, POST_UNSIGNED_32,

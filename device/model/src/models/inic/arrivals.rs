@@ -1,10 +1,10 @@
-//! Which packets of one source have arrived: the last before which none is missing, and a mask of those behind it. That is what
-//! a header acknowledges (section 3).
+//! Which packets of one source have arrived: the last before which none is missing, and a mask of those behind it. That
+//! is what a header acknowledges (section 3).
 
 use crate::parts::sequence::Sequence;
 
-/// Numbers of packets inside of the card: those of the header, widened by `split_packet`, so that no other component knows how
-/// wide they are there.
+/// Numbers of packets inside of the card: those of the header, widened by `split_packet`, so that no other component
+/// knows how wide they are there.
 pub(super) type Number = Sequence<32>;
 
 /// Bits of the mask. Section 3: a mask of 32 bits.
@@ -63,8 +63,8 @@ impl Arrivals {
         Arrival::New
     }
 
-    /// The last packet before which none is missing, and the mask of a header: bit `i` for the packet `i + 1` behind it. Its
-    /// lowest bit is that of the packet that is missing.
+    /// The last packet before which none is missing, and the mask of a header: bit `i` for the packet `i + 1` behind
+    /// it. Its lowest bit is that of the packet that is missing.
     pub(super) const fn acknowledged(&self) -> (Number, u32) {
         (Number::new(self.next.get().wrapping_sub(1)), (self.ahead << 1) as u32)
     }

@@ -149,7 +149,8 @@ pub(super) struct Card {
     /// Crossings of the card's own bus of each packet that is sent, and of each that comes.
     pub(super) crossings: [u32; 2],
     sends: BTreeMap<u64, UnderWay>,
-    /// Messages of the card's own that are not over, with the nodes they are for. Those of its host's groups to their neighbours.
+    /// Messages of the card's own that are not over, with the nodes they are for. Those of its host's groups to their
+    /// neighbours.
     own: BTreeMap<u64, (u16, SharedFrame)>,
     news: VecDeque<News>,
     /// What numbers of messages begin behind.
@@ -185,9 +186,10 @@ impl Card {
         }
     }
 
-    /// Whether a command can be taken: its event has room. That is the one thing it waits for. Were it to wait for other nodes,
-    /// room that is posted behind it would wait as well, and two nodes could stop each other for ever. So of commands that hold a
-    /// place there are as many as the queue has, and of messages whose data the card has as many as the outstanding limit lets be.
+    /// Whether a command can be taken: its event has room. That is the one thing it waits for. Were it to wait for
+    /// other nodes, room that is posted behind it would wait as well, and two nodes could stop each other for ever. So
+    /// of commands that hold a place there are as many as the queue has, and of messages whose data the card has as
+    /// many as the outstanding limit lets be.
     pub(super) fn accepts_command(&self) -> bool {
         self.port.as_ref().is_some_and(|port| port.queue.has_room(1))
     }
@@ -198,7 +200,8 @@ impl Card {
         self.port = Some(Port { page, queue: ReceiveQueue::new(open), data_visible: Time::ZERO });
     }
 
-    /// The port is closed: its messages are over, but for packets that were sent. Returns when the last effect is visible.
+    /// The port is closed: its messages are over, but for packets that were sent. Returns when the last effect is
+    /// visible.
     pub(super) fn close(&mut self) -> Option<Time> {
         let port = self.port.take()?;
         let sends = core::mem::take(&mut self.sends);
@@ -370,7 +373,8 @@ impl Card {
         }
     }
 
-    /// A message failed. That its memory is free again is told first, where that was due; that it failed waits for a place.
+    /// A message failed. That its memory is free again is told first, where that was due; that it failed waits for a
+    /// place.
     pub(super) fn fail(&mut self, at: Time, send: u64, result: u32) {
         if let Some((node, _)) = self.own.remove(&send) {
             self.news.push_back(News::Unreachable { at, node });
@@ -420,7 +424,8 @@ impl Card {
         }
     }
 
-    /// Another assembly comes: the memory of all packets is free, and messages are counted anew, those that wait for it first.
+    /// Another assembly comes: the memory of all packets is free, and messages are counted anew, those that wait for it
+    /// first.
     pub(super) fn begin_anew(&mut self) {
         self.kept = SendMemory::default();
         self.waiting = Waiting::default();

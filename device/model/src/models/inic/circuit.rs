@@ -1,9 +1,10 @@
 //! Components joined by FIFOs: what an assembly is on the card.
 //!
-//! A component takes tokens from its inputs, works on them for as long as the platform's profile says, and puts tokens into its
-//! outputs. Each FIFO holds so many tokens; a component whose output is full waits until one is taken. Everything that an input
-//! sets off is carried through at once, as far as the FIFOs let it: a token that is taken at a later instant of model time keeps
-//! its place until then. When the circuit rests, only what waits for data of the host, for a place or for a deadline is left.
+//! A component takes tokens from its inputs, works on them for as long as the platform's profile says, and puts tokens
+//! into its outputs. Each FIFO holds so many tokens; a component whose output is full waits until one is taken.
+//! Everything that an input sets off is carried through at once, as far as the FIFOs let it: a token that is taken at a
+//! later instant of model time keeps its place until then. When the circuit rests, only what waits for data of the
+//! host, for a place or for a deadline is left.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -18,9 +19,9 @@ use crate::nic::FrameBytes;
 use crate::parts::host_interface::Machine;
 use crate::time::Time;
 
-/// Steps of components that one input sets off at most; the rest follows at the same instant of model time. Packets of four bytes of
-/// a long message, of which a window waited, take millions of steps, and a guest chooses both. Ours: a bound, some hundred
-/// microseconds of the shell's time.
+/// Steps of components that one input sets off at most; the rest follows at the same instant of model time. Packets of
+/// four bytes of a long message, of which a window waited, take millions of steps, and a guest chooses both. Ours: a
+/// bound, some hundred microseconds of the shell's time.
 const MAX_STEPS: u32 = 1_024;
 
 /// What a step costs, as [`crate::nic::Nic::work_done`] counts. Ours: how work is counted.
@@ -228,7 +229,8 @@ impl Io<'_> {
         (0..fifos.len()).map(|place| self.take_from(input, place)).collect()
     }
 
-    /// Whether all FIFOs of an output have room. A component asks when it has something to put there. Where one has none the component is asked again when it has.
+    /// Whether all FIFOs of an output have room. A component asks when it has something to put there. Where one has
+    /// none the component is asked again when it has.
     pub(super) fn has_room(&mut self, output: usize) -> bool {
         let fifos = self.wiring.outputs.get(output).map_or(&[][..], SmallVec::as_slice);
         for fifo in fifos {
@@ -425,7 +427,8 @@ impl Circuit {
         timed.chain(self.work_at()).min()
     }
 
-    /// Carries everything through, [`MAX_STEPS`] steps at most. What is left to do then is work in hand, due at the same instant.
+    /// Carries everything through, [`MAX_STEPS`] steps at most. What is left to do then is work in hand, due at the
+    /// same instant.
     fn settle(&mut self, now: Time, card: &mut Card) {
         let mut steps = 0;
         while self.ready != 0 && steps < MAX_STEPS {
@@ -450,7 +453,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Whether instants rise or not: full is what holds as many tokens as it is deep, of those not taken and those taken later.
+        /// Whether instants rise or not: full is what holds as many tokens as it is deep, of those not taken and those
+        /// taken later.
         #[test]
         fn a_fifo_is_full_of_what_is_not_taken_yet(
             depth in 1_usize..6,

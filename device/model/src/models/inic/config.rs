@@ -60,10 +60,11 @@ pub struct Config {
     pub assembly: Checked,
     /// The longest message, in bytes.
     pub max_message_bytes: u64,
-    /// How often each packet that is sent crosses the card's own bus, and each that comes. The paper says four times, and that this
-    /// limits transfers in both directions at once (section 5.3).
+    /// How often each packet that is sent crosses the card's own bus, and each that comes. The paper says four times,
+    /// and that this limits transfers in both directions at once (section 5.3).
     pub crossings: [u32; 2],
-    /// Number of the first packet, and of the first message less one, from each node to each other: for tests of numbers that wrap.
+    /// Number of the first packet, and of the first message less one, from each node to each other: for tests of
+    /// numbers that wrap.
     pub first_number: u32,
     /// Most regions of a port, and their extents.
     pub regions_per_port: u32,

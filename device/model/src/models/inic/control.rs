@@ -1,4 +1,5 @@
-//! The control requests that only an INIC card takes: regions, when the host is interrupted, groups of nodes, and another assembly.
+//! The control requests that only an INIC card takes: regions, when the host is interrupted, groups of nodes, and
+//! another assembly.
 
 use alloc::vec::Vec;
 

@@ -93,7 +93,8 @@ const FORMAT: &str = "format";
 const FITTING: &str = "fitting";
 const FIRST_NUMBER: &str = "first_number";
 
-/// What a cluster file can change of an assembly: the parameter's key, that of which components, and the component's own.
+/// What a cluster file can change of an assembly: the parameter's key, that of which components, and the component's
+/// own.
 const OVERRIDES: [(&str, &[Part], Setting); 7] = [
     ("packet_bytes", &[Part::Genp, Part::GenpUnreliable], Setting::PacketBytes),
     ("outstanding_limit", &[Part::Genp], Setting::OutstandingLimit),
@@ -263,8 +264,8 @@ fn limits(values: &Values) -> Limits {
     }
 }
 
-/// What an assembly promises. A network without faults may still drop frames where a switch's queue is full, and a card where its
-/// memory is; what then goes again comes late. Where nothing goes again, the order stays as it was.
+/// What an assembly promises. A network without faults may still drop frames where a switch's queue is full, and a card
+/// where its memory is; what then goes again comes late. Where nothing goes again, the order stays as it was.
 fn promises(values: &Values) -> Promises {
     promises_of(assembly(values, 0).map(|assembly| assembly.promises()).unwrap_or_default())
 }

@@ -12,13 +12,14 @@ use crate::nic::registry::Draw;
 
 /// Of so many programs one is bundled.
 const BUNDLED_ONE_IN: u32 = 3;
-/// Time-outs in a row after which a node is given up. A run has links that are cut for seconds, and when they are healed nothing may
-/// be lost: what a card gives up is not lost, its host is told, but a run does not tell the two apart.
+/// Time-outs in a row after which a node is given up. A run has links that are cut for seconds, and when they are
+/// healed nothing may be lost: what a card gives up is not lost, its host is told, but a run does not tell the two
+/// apart.
 pub(super) const RETRIES: u32 = 1_000;
 /// Most packets of go-back-N that are not acknowledged: below half of the numbers of the narrow format.
 const MOST_IN_ORDER: u32 = 127;
-/// Words of the shortest packet: of shorter ones a message has so many that a run takes minutes, where each is sent dozens of
-/// times. Cards that are made with an assembly, and never take another, have shorter ones.
+/// Words of the shortest packet: of shorter ones a message has so many that a run takes minutes, where each is sent
+/// dozens of times. Cards that are made with an assembly, and never take another, have shorter ones.
 const LEAST_WORDS: u32 = 16;
 /// Words of the longest packet that fits any link.
 const MOST_WORDS: u32 = 340;

@@ -1,7 +1,7 @@
 //! INIC: a protocol assembled from components.
 //!
-//! R. G. Jaganathan, K. D. Underwood, R. Sass, *A Configurable Network Protocol for Cluster Based Communications using Modular
-//! Hardware Primitives on an Intelligent NIC* (SC 2003). Sections are the paper's.
+//! R. G. Jaganathan, K. D. Underwood, R. Sass, *A Configurable Network Protocol for Cluster Based Communications using
+//! Modular Hardware Primitives on an Intelligent NIC* (SC 2003). Sections are the paper's.
 //!
 //! * `descriptor`: what the registry knows of the model; `drawing`: assemblies that swarms draw;
 //! * [`config`]: its parameters;
@@ -12,8 +12,8 @@
 //!   acknowledges;
 //! * `circuit`: components joined by FIFOs; `assembling`: from an assembly to a circuit;
 //!   `settings`: what several of them must know of it;
-//! * `collectives`: barriers, multicasts and reductions, which cards carry out among themselves; `arithmetic`: what these make of
-//!   values;
+//! * `collectives`: barriers, multicasts and reductions, which cards carry out among themselves; `arithmetic`: what
+//!   these make of values;
 //! * `card`: what components share; `send_memory`: its memory for packets; `per_node`: what is kept for each node;
 //! * `command`: what programs post; `control`: what drivers ask for.
 //!

@@ -153,8 +153,8 @@ impl Inic {
         self.collectives.watch(now);
     }
 
-    /// A descriptor was launched: a burst of programmed I/O. The shell leaves it in the page while the port accepts none; were it
-    /// passed on nonetheless, it would be dropped.
+    /// A descriptor was launched: a burst of programmed I/O. The shell leaves it in the page while the port accepts
+    /// none; were it passed on nonetheless, it would be dropped.
     fn on_store(&mut self, now: Time, store: &PageStore) {
         if !self.accepts_store(store.port) {
             return;

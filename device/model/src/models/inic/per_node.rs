@@ -4,8 +4,9 @@ use alloc::vec::Vec;
 
 use crate::models::inic::arrivals::Number;
 
-/// State of each node with which there was anything; of the others it is as at the beginning. Nodes are those of the cluster:
-/// `split_packet` and the host's commands let no others in, so that a guest which makes numbers up fills no memory.
+/// State of each node with which there was anything; of the others it is as at the beginning. Nodes are those of the
+/// cluster: `split_packet` and the host's commands let no others in, so that a guest which makes numbers up fills no
+/// memory.
 #[derive(Clone, Debug)]
 pub(super) struct PerNode<T> {
     /// In rising order.
@@ -23,7 +24,8 @@ impl<T> PerNode<T> {
     /// Where a node is, or would be.
     #[inline]
     fn place(&self, node: u16) -> Result<usize, usize> {
-        // Its number is its place, where all before it are known: so in a cluster in which everybody speaks with everybody.
+        // Its number is its place, where all before it are known: so in a cluster in which everybody speaks with
+        // everybody.
         let guess = usize::from(node);
         if self.nodes.get(guess) == Some(&node) { Ok(guess) } else { self.nodes.binary_search(&node) }
     }

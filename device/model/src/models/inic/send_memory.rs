@@ -14,7 +14,8 @@ const MEMORY_BYTES: usize = 4 << 20;
 struct Kept {
     /// The number of the first.
     oldest: u32,
-    /// None where a packet has no data, or is acknowledged before one that is older. As long as the outstanding limit at most.
+    /// None where a packet has no data, or is acknowledged before one that is older. As long as the outstanding limit
+    /// at most.
     frames: VecDeque<Option<SharedFrame>>,
 }
 

@@ -8,8 +8,9 @@ use crate::models::inic::wire::Dialect;
 /// Spreads epochs over all values: odd, so that no two epochs of a card are one. Ours: an arbitrary beginning.
 const EPOCH: u16 = 0x9e37;
 
-/// The format of an assembly's header, and what its frames are known by. Numbers begin anew with each hand-over, so that frames
-/// from before one would be taken for later ones: cards of another epoch do not understand them, whatever the assembly.
+/// The format of an assembly's header, and what its frames are known by. Numbers begin anew with each hand-over, so
+/// that frames from before one would be taken for later ones: cards of another epoch do not understand them, whatever
+/// the assembly.
 pub(super) fn dialect(assembly: &Checked, epoch: u16) -> Dialect {
     Dialect { format: format(assembly), assembly: assembly.id() ^ epoch.wrapping_mul(EPOCH) }
 }

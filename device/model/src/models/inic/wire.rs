@@ -1,7 +1,8 @@
-//! Frames of an INIC card: field offsets, checked view, valid representation. Only the components `xmit` and `split_packet` use
-//! them (section 4.2).
+//! Frames of an INIC card: field offsets, checked view, valid representation. Only the components `xmit` and
+//! `split_packet` use them (section 4.2).
 //!
-//! The paper gives widths and no places (section 3, figure 2). Behind the Ethernet header stand, most significant bit first:
+//! The paper gives widths and no places (section 3, figure 2). Behind the Ethernet header stand, most significant bit
+//! first:
 //!
 //! ```text
 //! every frame          protocol 8 | for cards 1 | format 7 | assembly 16: who understands the rest
@@ -16,10 +17,10 @@
 //! last four bytes      CRC-32 of all of these, in the place of Ethernet's, by which a MAC's status word says that a frame is bad
 //! ```
 //!
-//! Info is, from the highest bit: ack base and mask are valid; data follows; last packet of its message; sent again. A packet
-//! without data that is the last of its message or sent again is void: it takes up the number of one whose message failed. One
-//! that is neither does nothing but acknowledge, and has no number. What is for cards is whole in one packet and never seen by a
-//! host: it is what they say to one another for collectives.
+//! Info is, from the highest bit: ack base and mask are valid; data follows; last packet of its message; sent again. A
+//! packet without data that is the last of its message or sent again is void: it takes up the number of one whose
+//! message failed. One that is neither does nothing but acknowledge, and has no number. What is for cards is whole in
+//! one packet and never seen by a host: it is what they say to one another for collectives.
 //!
 //! Constants: figure 2 of the paper, and what frames have around it, which is ours.
 
@@ -165,7 +166,8 @@ impl Header {
             | (if self.is_again { info::AGAIN } else { 0 })
     }
 
-    /// Writes the head of a frame whose data stands behind the room that was left for it, and the check sequence behind that.
+    /// Writes the head of a frame whose data stands behind the room that was left for it, and the check sequence behind
+    /// that.
     pub fn finish(&self, dialect: Dialect, frame: &mut FrameBytes) {
         let Dialect { format, assembly } = dialect;
         let data_bytes = frame.len().saturating_sub(head_bytes(format)) as u32;

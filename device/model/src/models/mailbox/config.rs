@@ -15,9 +15,9 @@ pub const PORTS: usize = 8;
 /// Most remote ports that may send to one port: each letter's sender is looked up among them one by one.
 pub const MAX_PARTNERS: usize = 256;
 
-/// The longest that a letter waits for its acknowledgement, as that doubles, unless it waits longer from the first. It is as
-/// long as the credit probes of ULTRA: even a slow link carries a letter and an acknowledgement for every partner in it, so
-/// that what is sent again does not fill the link for ever.
+/// The longest that a letter waits for its acknowledgement, as that doubles, unless it waits longer from the first. It
+/// is as long as the credit probes of ULTRA: even a slow link carries a letter and an acknowledgement for every partner
+/// in it, so that what is sent again does not fill the link for ever.
 pub const LONGEST_WAIT: Span = Span::from_ns(100_000_000);
 
 /// A card that there cannot be.

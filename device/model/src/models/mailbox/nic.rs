@@ -59,8 +59,8 @@ struct Port {
     page: RequesterPage,
     queue: ReceiveQueue,
     target: Option<Address>,
-    /// Who may send to it, and how many slices are set aside for each. No letter is counted against these: a sender has one under
-    /// way. But programs rely on it that not more is promised than there is.
+    /// Who may send to it, and how many slices are set aside for each. No letter is counted against these: a sender has
+    /// one under way. But programs rely on it that not more is promised than there is.
     partners: Vec<(Address, u32)>,
     under_way: Option<Letter>,
     /// When the letter before was acknowledged: none leaves earlier.
@@ -74,8 +74,8 @@ pub struct Mailbox {
     /// Letters launched so far.
     letters: u64,
     /// The letter that each port has taken last of each sender. It outlives both: a letter that comes again because its
-    /// acknowledgement was lost is not stored twice, whoever has the ports by then. One entry at most for each port of the
-    /// cluster, and only for those that were authorized.
+    /// acknowledgement was lost is not stored twice, whoever has the ports by then. One entry at most for each port of
+    /// the cluster, and only for those that were authorized.
     taken: BTreeMap<(usize, Address), u64>,
     timers: Timers<Timer>,
     effects: Effects,

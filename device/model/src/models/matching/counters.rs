@@ -10,8 +10,8 @@ pub(super) type Effects = effects::Effects<Counters>;
 /// Counts since the card was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// What every card counts. A message sent is a put whose last frame was sent, or an answer to a get; overruns are messages
-    /// refused for want of room.
+    /// What every card counts. A message sent is a put whose last frame was sent, or an answer to a get; overruns are
+    /// messages refused for want of room.
     pub card: CardCounters,
     /// Events written.
     pub events: u64,

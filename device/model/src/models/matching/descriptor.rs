@@ -50,7 +50,8 @@ pub static MODEL: Model = Model {
     swarm: Swarm { one_in: 3, draws_device_faults: true, draws_apart: false, draw },
 };
 
-/// Words of an event, counted from the last, as [`niclab_abi::lists::ListEvent`] has them, and of a counter. Ours: the interface.
+/// Words of an event, counted from the last, as [`niclab_abi::lists::ListEvent`] has them, and of a counter. Ours: the
+/// interface.
 const HOST_VALUES: &[HostValue] = &[
     HostValue::new("event kind", Place::Completion(0), 0, 8, Bound::Fixed(EVENT_REFUSED as u64 + 1)),
     HostValue::new("event result", Place::Completion(0), 8, 8, Bound::Fixed(RESULT_LIST_FULL as u64 + 1)),

@@ -39,7 +39,8 @@ impl Endpoints {
         })
     }
 
-    /// Whether a command of any kind can be taken: its events have room, those before it are not too many, and none is in work.
+    /// Whether a command of any kind can be taken: its events have room, those before it are not too many, and none is
+    /// in work.
     #[inline]
     pub(super) fn accepts_command(&self, index: usize, max_under_way: usize) -> bool {
         let port = self.ports.get(index).and_then(Option::as_ref);

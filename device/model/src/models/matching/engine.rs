@@ -27,19 +27,20 @@ const SPILL_READ_WORK: u64 = 2;
 /// Bytes of an entry in memory.
 pub(super) const ENTRY_BYTES: u64 = WORDS as u64 * WORD_BYTES;
 
-/// Cycles that a unit does word by word before its automaton is made: many cards match few headers. Ours: less than the automaton
-/// takes to make.
+/// Cycles that a unit does word by word before its automaton is made: many cards match few headers. Ours: less than the
+/// automaton takes to make.
 const AUTOMATED_FROM: u64 = 4_096;
 
-/// Cycles that a program has for a header, beside those for each item: a program may set itself up with the first. Ours: a bound.
+/// Cycles that a program has for a header, beside those for each item: a program may set itself up with the first.
+/// Ours: a bound.
 const WATCHDOG_HEADER_CYCLES: u64 = 4_096;
 /// Cycles that a program has for each item of the lists. The slowest path of the built-in one takes less than a third.
 /// Ours: a bound.
 const WATCHDOG_ITEM_CYCLES: u64 = 64;
-/// Words that a program may issue for a header at most, however long the lists: a program of a guest's that does as much for
-/// each item as the watchdog allows would hold up whoever shares this model's thread. They are 24 for each of
-/// [`niclab_abi::lists::MAX_LIST_SIZE`] items; the built-in one issues at most 21. All unexpected messages that are looked at for
-/// an entry share them, too: else each of them would be another header's worth. Ours: a bound.
+/// Words that a program may issue for a header at most, however long the lists: a program of a guest's that does as
+/// much for each item as the watchdog allows would hold up whoever shares this model's thread. They are 24 for each of
+/// [`niclab_abi::lists::MAX_LIST_SIZE`] items; the built-in one issues at most 21. All unexpected messages that are
+/// looked at for an entry share them, too: else each of them would be another header's worth. Ours: a bound.
 pub(super) const MAX_PROGRAM_WORDS: u64 = 24 * MAX_LIST_SIZE as u64;
 
 /// Where entries lie that the card's memory does not hold.
@@ -175,8 +176,8 @@ impl Engine {
         self.unit.idle_at()
     }
 
-    /// A place for an entry of a portal, in the card's memory where there is one. A spill area as large as a guest likes does
-    /// not make lists so long: the next header would be compared with all of them.
+    /// A place for an entry of a portal, in the card's memory where there is one. A spill area as large as a guest
+    /// likes does not make lists so long: the next header would be compared with all of them.
     pub(super) fn take_place(&mut self, list: List) -> Option<Place> {
         let (posted, overflow) =
             (List { is_overflow: false, ..list }.index(), List { is_overflow: true, ..list }.index());
@@ -243,8 +244,8 @@ impl Engine {
         self.change(ready, effects, |manager| manager.unlink_from(list.index(), name))
     }
 
-    /// Takes the entries with these handles, which rise, out of a port's lists: each list is passed once, for one entry after
-    /// the other would take the square of them.
+    /// Takes the entries with these handles, which rise, out of a port's lists: each list is passed once, for one entry
+    /// after the other would take the square of them.
     pub(super) fn unlink_all(&mut self, port: usize, handles: &[u32]) {
         if handles.is_empty() {
             return;
@@ -285,9 +286,9 @@ impl Engine {
         Verdict { matched, at: work.end, has_fallen_back }
     }
 
-    /// Has the program look at an unexpected message for an entry that is being appended: as if it had just come, and the list
-    /// had nothing else. `item` becomes what a message leaves of it. The program may still issue so many `words`, of which it
-    /// has fewer then.
+    /// Has the program look at an unexpected message for an entry that is being appended: as if it had just come, and
+    /// the list had nothing else. `item` becomes what a message leaves of it. The program may still issue so many
+    /// `words`, of which it has fewer then.
     pub(super) fn look_at_unexpected(
         &mut self,
         ready: Time,

@@ -4,13 +4,12 @@ use alloc::collections::VecDeque;
 
 use crate::models::matching::item::WORDS;
 
-/// Words that the input FIFO holds at most: more than the hand-shake ever lets wait. A header, the item that is judged and
-/// the one behind it are three times eight words. Assumed: the paper gives no depth,
-/// and no time depends on it.
+/// Words that the input FIFO holds at most: more than the hand-shake ever lets wait. A header, the item that is judged
+/// and the one behind it are three times eight words. Assumed: the paper gives no depth, and no time depends on it.
 pub const MAX_WORDS: usize = 64;
 
-/// Cycles from the issue of a word until what it wrote can be taken out of the output FIFO: it is written at the end of the
-/// third stage (section 4.2: read, execute, write).
+/// Cycles from the issue of a word until what it wrote can be taken out of the output FIFO: it is written at the end of
+/// the third stage (section 4.2: read, execute, write).
 pub const OUTPUT_CYCLES: u64 = 3;
 
 /// Input and output of a match unit. A word that enters the input in one cycle can be taken from the next on.

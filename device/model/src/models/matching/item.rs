@@ -1,5 +1,5 @@
-//! Headers and list items: 64 bytes each, in eight words (section 3.1). Which field stands in which word is this project's
-//! choice, made so that the matching program can look at each word as it arrives.
+//! Headers and list items: 64 bytes each, in eight words (section 3.1). Which field stands in which word is this
+//! project's choice, made so that the matching program can look at each word as it arrives.
 //!
 //! Constants: the paper's figure 1 and section 4.1 name what an item holds; where each bit stands is ours.
 
@@ -97,7 +97,8 @@ pub struct Item {
 }
 
 impl Item {
-    /// What ends a list. It passes the test of the match bits, so that the program's shortest path need not look for it.
+    /// What ends a list. It passes the test of the match bits, so that the program's shortest path need not look for
+    /// it.
     pub const END: Self = Self {
         match_bits: 0,
         dont_ignore_bits: 0,
@@ -145,9 +146,9 @@ impl Item {
         }
     }
 
-    /// The item takes a message: its threshold falls and its own offset moves on. Whether it is used up: its threshold is
-    /// zero, or less is left than its maximum size. Under truncation that size says nothing (Figure 1, line 39), and an item
-    /// that is full goes on taking messages, of which it stores nothing.
+    /// The item takes a message: its threshold falls and its own offset moves on. Whether it is used up: its threshold
+    /// is zero, or less is left than its maximum size. Under truncation that size says nothing (Figure 1, line 39), and
+    /// an item that is full goes on taking messages, of which it stores nothing.
     pub fn consume(&mut self, stored: u64) -> bool {
         if !self.has(flag::REMOTE_OFFSET) {
             self.local_offset = self.local_offset.saturating_add(stored).min(self.length);

@@ -1,13 +1,13 @@
 //! The list manager (section 3.2): keeps the list, streams header and items to the match unit, hears its verdicts.
 //!
-//! It sends one word a cycle. One cache for all lists ([`cache`]) has the items that come next. It is at most one item ahead of the
-//! item that is being judged, so that behind one that matches the unit finds exactly one more entity of eight words: the item that
-//! was begun, or, where none was, the end of the list. With that drained the unit says that it is done, and the next header comes.
-//! What that takes, and what appending and unlinking take, is in [`Steps`].
+//! It sends one word a cycle. One cache for all lists ([`cache`]) has the items that come next. It is at most one item
+//! ahead of the item that is being judged, so that behind one that matches the unit finds exactly one more entity of
+//! eight words: the item that was begun, or, where none was, the end of the list. With that drained the unit says that
+//! it is done, and the next header comes. What that takes, and what appending and unlinking take, is in [`Steps`].
 //!
-//! It keeps as many lists as it is made with, and a header names one of them, or two that it is matched against as if they were
-//! one: that is how posted entries come before those for unexpected messages. Items that card memory does not hold are read
-//! from where they lie instead, later ([`Timing::spill_latency`]).
+//! It keeps as many lists as it is made with, and a header names one of them, or two that it is matched against as if
+//! they were one: that is how posted entries come before those for unexpected messages. Items that card memory does not
+//! hold are read from where they lie instead, later ([`Timing::spill_latency`]).
 
 mod cache;
 pub mod inspect;
@@ -30,7 +30,8 @@ use crate::models::matching::item::{Header, Item, WORDS};
 use crate::models::matching::program::{DONE, FAILED, SUCCEEDED};
 use crate::models::matching::unit::Unit;
 
-/// Words that the unit may issue at once, however few it has left: a wait is not taken in smaller pieces than so. Ours: a bound.
+/// Words that the unit may issue at once, however few it has left: a wait is not taken in smaller pieces than so. Ours:
+/// a bound.
 const WORDS_AT_ONCE: u64 = 1_024;
 
 /// What becomes of an item that matched.
@@ -38,8 +39,8 @@ const WORDS_AT_ONCE: u64 = 1_024;
 pub enum Use {
     /// Nothing: the paper's benchmark (section 5.1).
     Keep,
-    /// Its threshold falls and its local offset moves on. It is unlinked when the threshold is zero, or when less is left than
-    /// its maximum size and it does not truncate.
+    /// Its threshold falls and its local offset moves on. It is unlinked when the threshold is zero, or when less is
+    /// left than its maximum size and it does not truncate.
     #[default]
     Consume,
 }
@@ -256,8 +257,8 @@ struct Job {
 }
 
 impl Job {
-    /// Whether the entity with this index may be begun: an item, or the end of the list, which stands behind the last item,
-    /// and behind one that matched if nothing else was begun there.
+    /// Whether the entity with this index may be begun: an item, or the end of the list, which stands behind the last
+    /// item, and behind one that matched if nothing else was begun there.
     #[inline]
     fn may_begin(&mut self, index: usize) -> bool {
         if self.last.is_some() || index > self.verdicts + 1 {
@@ -342,7 +343,8 @@ impl ListManager {
         handle
     }
 
-    /// Appends an item to the first list that is there before the first cycle, the cache with its head, too: it costs none.
+    /// Appends an item to the first list that is there before the first cycle, the cache with its head, too: it costs
+    /// none.
     pub fn preload(&mut self, item: Item) -> Handle {
         debug_assert!(self.cycle == 0 && self.job.is_none(), "what costs no cycle is there before the first");
         let handle = Handle(self.next_handle);
@@ -355,14 +357,15 @@ impl ListManager {
         handle
     }
 
-    /// Appends an item to a list under a handle that no other item has. There is nothing to append to in a list that is not
-    /// among those that the manager was made with.
+    /// Appends an item to a list under a handle that no other item has. There is nothing to append to in a list that is
+    /// not among those that the manager was made with.
     pub fn link(&mut self, list: usize, handle: Handle, item: Item, store: Store) {
         self.changes.push_back(Change::Link(list, Linked { handle, item, store }));
         self.apply_changes();
     }
 
-    /// Takes an item out of its list: headers that were not begun yet do not find it. One that is gone already stays gone.
+    /// Takes an item out of its list: headers that were not begun yet do not find it. One that is gone already stays
+    /// gone.
     pub fn unlink(&mut self, handle: Handle) {
         self.changes.push_back(Change::Unlink(None, handle));
         self.apply_changes();
@@ -374,7 +377,8 @@ impl ListManager {
         self.apply_changes();
     }
 
-    /// Takes all items out of a list that `keeps` does not want, in one pass. It is not for use while a header is matched.
+    /// Takes all items out of a list that `keeps` does not want, in one pass. It is not for use while a header is
+    /// matched.
     pub fn retain(&mut self, list: usize, mut keeps: impl FnMut(Handle) -> bool) {
         debug_assert!(self.job.is_none(), "a list is not changed under the unit's eyes");
         let Some(list) = self.lists.get_mut(list) else { return };
@@ -389,8 +393,8 @@ impl ListManager {
         self.cache.settle(self.cycle, &self.lists);
     }
 
-    /// Puts an item into a list for headers that come before it is appended, in place of whatever is there: the unit looks at
-    /// headers of messages that came unexpected.
+    /// Puts an item into a list for headers that come before it is appended, in place of whatever is there: the unit
+    /// looks at headers of messages that came unexpected.
     pub fn hold(&mut self, list: usize, handle: Handle, item: Item) {
         debug_assert!(self.job.is_none(), "a list is not changed under the unit's eyes");
         if let Some(list) = self.lists.get_mut(list) {
@@ -496,8 +500,8 @@ impl ListManager {
         self.run_within(watchdog, u64::MAX)
     }
 
-    /// The same, and the unit issues at most about so many words for all of it. A cycle in which it waits costs this program
-    /// nothing, however long a list or a bus makes the wait; a word that it issues does.
+    /// The same, and the unit issues at most about so many words for all of it. A cycle in which it waits costs this
+    /// program nothing, however long a list or a bus makes the wait; a word that it issues does.
     ///
     /// # Errors
     /// [`Misbehaved`].
@@ -526,8 +530,8 @@ impl ListManager {
         self.advance(1)
     }
 
-    /// The next cycle, and up to `most` in which nothing is to be decided: until an entity has been sent, or something that
-    /// the unit wrote is there.
+    /// The next cycle, and up to `most` in which nothing is to be decided: until an entity has been sent, or something
+    /// that the unit wrote is there.
     fn advance(&mut self, most: u64) -> Result<(), Misbehaved> {
         while let Some(word) = self.fifos.take_output(self.cycle) {
             self.on_output(word)?;
@@ -572,8 +576,8 @@ impl ListManager {
         });
     }
 
-    /// Begins to send the next entity, if one may be begun. In how many cycles to try again, if nothing that the unit writes
-    /// comes before.
+    /// Begins to send the next entity, if one may be begun. In how many cycles to try again, if nothing that the unit
+    /// writes comes before.
     fn begin_entity(&mut self) -> u64 {
         let Some(job) = &mut self.job else {
             let pause = if self.headers.is_empty() { 0 } else { self.free_at.saturating_sub(self.cycle) };
@@ -685,7 +689,8 @@ impl ListManager {
         self.apply_changes();
     }
 
-    /// An item has taken a message: no further one is sent, and the item in local memory is changed. In how many cycles.
+    /// An item has taken a message: no further one is sent, and the item in local memory is changed. In how many
+    /// cycles.
     fn write_back(&mut self, now: u64, is_unlinked: bool) -> u64 {
         let steps = self.timing.steps;
         self.cache.settle(now, &self.lists);
@@ -889,8 +894,8 @@ mod tests {
         handles[..2].iter().for_each(|handle| manager.unlink(*handle));
         let [outcome] = run(&mut manager, 1)[..] else { panic!("one outcome") };
         assert_eq!(outcome.matched.unwrap().handle, handles[2]);
-        // It was asked for when the first was unlinked, 40 cycles before it is here. Unlinking the second takes three of them,
-        // the header's words eight.
+        // It was asked for when the first was unlinked, 40 cycles before it is here. Unlinking the second takes three
+        // of them, the header's words eight.
         assert_eq!(outcome.cycles, 36 + 40 - 3 - 8);
     }
 
@@ -1033,7 +1038,8 @@ mod tests {
         )
     }
 
-    /// A program, its list manager and items, headers, how long there is nothing to do between them, and what a header may take.
+    /// A program, its list manager and items, headers, how long there is nothing to do between them, and what a header
+    /// may take.
     #[derive(Clone, Debug)]
     struct Case {
         program: Vec<niclab_isa::Word>,

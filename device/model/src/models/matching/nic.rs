@@ -105,8 +105,8 @@ impl Match {
         }
     }
 
-    /// A command was launched: a burst of programmed I/O, and the Load machine. The shell leaves it in the page while the port
-    /// accepts none; were it passed on nonetheless, it would be dropped.
+    /// A command was launched: a burst of programmed I/O, and the Load machine. The shell leaves it in the page while
+    /// the port accepts none; were it passed on nonetheless, it would be dropped.
     fn on_store(&mut self, now: Time, store: &PageStore) {
         let index = store.port as usize;
         if !self.accepts_store(store.port) {

@@ -12,8 +12,8 @@ use crate::parts::effects::WORD_BYTES;
 use crate::parts::port::{Promise, ReceiveQueue, RequesterPage};
 use crate::time::Time;
 
-/// Most events that one command, or one message that arrives, makes due at once. What it may cause later is promised then,
-/// too, so that an event is never lost.
+/// Most events that one command, or one message that arrives, makes due at once. What it may cause later is promised
+/// then, too, so that an event is never lost.
 pub(super) const EVENTS_AT_ONCE: u64 = 2;
 
 /// Bits of an event's status word that say what came. That it came, the number says.

@@ -1,5 +1,5 @@
-//! The programs whose images are part of this crate: the Portals matching program (`firmware/matching/programs/portals.nma`), which every
-//! match unit has until it is given another, and the queue's.
+//! The programs whose images are part of this crate: the Portals matching program
+//! (`firmware/matching/programs/portals.nma`), which every match unit has until it is given another, and the queue's.
 
 use alloc::vec::Vec;
 

@@ -1,14 +1,15 @@
 //! Queue handling as a program: what the list manager does in hardware, done by a second unit of the match unit's kind.
 //!
-//! The paper leaves the queue to a hardware unit and names a programmable one as what to explore next (section 8): it "makes
-//! it easier to change the list format, implement improved free space management algorithms, or cope with hardware bugs
-//! elsewhere in the system". Here the hardware holds memory ([`memory`]) and sends what it is told ([`stream`]); where the
-//! items of the list lie, which comes next, when one is used up and what is free is known to the program alone
-//! (`firmware/matching/programs/queue.nma`). Both units run in the same cycles. The commands are in [`command`].
+//! The paper leaves the queue to a hardware unit and names a programmable one as what to explore next (section 8): it
+//! "makes it easier to change the list format, implement improved free space management algorithms, or cope with
+//! hardware bugs elsewhere in the system". Here the hardware holds memory ([`memory`]) and sends what it is told
+//! ([`stream`]); where the items of the list lie, which comes next, when one is used up and what is free is known to
+//! the program alone (`firmware/matching/programs/queue.nma`). Both units run in the same cycles. The commands are in
+//! [`command`].
 //!
-//! One word enters the program's input FIFO in a cycle. Answers to its commands come before anything else. After a verdict
-//! the next one is held back until a command was answered, and a request comes only when the program has said that it is
-//! ready: so it is known which word is what, however long anything takes.
+//! One word enters the program's input FIFO in a cycle. Answers to its commands come before anything else. After a
+//! verdict the next one is held back until a command was answered, and a request comes only when the program has said
+//! that it is ready: so it is known which word is what, however long anything takes.
 
 pub mod command;
 mod inspect;
@@ -66,11 +67,14 @@ impl Party {
     }
 }
 
-/// What keeps a list and has headers matched against it: the hardware ([`ListManager`]) or a program ([`QueueManager`]).
+/// What keeps a list and has headers matched against it: the hardware ([`ListManager`]) or a program
+/// ([`QueueManager`]).
 pub trait MatchQueue {
-    /// Appends an item to the list: headers that were not begun yet find it. A program has [`MAX_ITEMS`] slots for them.
+    /// Appends an item to the list: headers that were not begun yet find it. A program has [`MAX_ITEMS`] slots for
+    /// them.
     fn append(&mut self, item: Item) -> Handle;
-    /// Takes an item out of the list: headers that were not begun yet do not find it. One that is gone already stays gone.
+    /// Takes an item out of the list: headers that were not begun yet do not find it. One that is gone already stays
+    /// gone.
     fn unlink(&mut self, handle: Handle);
     /// A header arrived.
     fn on_header(&mut self, header: Header);
@@ -244,8 +248,8 @@ impl QueueManager {
         is_done && self.changes.is_empty() && self.headers.is_empty()
     }
 
-    /// Cycles that stand in no header's: the program's beginning, and its changes of the list. Each is counted as a header's
-    /// are: to where what comes next could follow.
+    /// Cycles that stand in no header's: the program's beginning, and its changes of the list. Each is counted as a
+    /// header's are: to where what comes next could follow.
     #[must_use]
     pub const fn change_cycles(&self) -> u64 {
         self.change_cycles
@@ -258,8 +262,8 @@ impl QueueManager {
         if self.is_idle() || self.cycle - began <= watchdog {
             return None;
         }
-        // Of two that wait for each other, the one that has what it needs is at fault: the match unit, where it has every word
-        // of an item and does not judge it. One that goes on has no excuse.
+        // Of two that wait for each other, the one that has what it needs is at fault: the match unit, where it has
+        // every word of an item and does not judge it. One that goes on has no excuse.
         let waits = |engine: &Engine| engine.is_waiting && engine.fifos.front().is_none();
         let is_matcher =
             waits(&self.queue) && (!waits(&self.matcher) || self.stream.owes_verdict() && self.job.is_some());

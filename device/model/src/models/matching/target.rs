@@ -1,5 +1,5 @@
-//! The target: match entries of this card's programs, the messages that they take, and the gets that they answer. What comes
-//! before an entry that wants it waits among the unexpected.
+//! The target: match entries of this card's programs, the messages that they take, and the gets that they answer. What
+//! comes before an entry that wants it waits among the unexpected.
 
 use alloc::collections::BTreeMap;
 
@@ -24,7 +24,8 @@ use crate::parts::host_interface::HostInterface;
 use crate::parts::port::Promise;
 use crate::time::Time;
 
-/// What an entry costs when a port or a region is closed, as [`crate::nic::Nic::work_done`] counts. Ours: how work is counted.
+/// What an entry costs when a port or a region is closed, as [`crate::nic::Nic::work_done`] counts. Ours: how work is
+/// counted.
 const ENTRY_WORK: u64 = 4;
 
 /// A match entry: what the match unit does not look at.
@@ -88,8 +89,8 @@ struct Appending {
     next: u64,
 }
 
-/// An operation that an entry has begun to take: a put that arrives, a get that is being answered, or the claim of a message
-/// that is not stored yet.
+/// An operation that an entry has begun to take: a put that arrives, a get that is being answered, or the claim of a
+/// message that is not stored yet.
 #[derive(Debug)]
 struct Taken {
     handle: u32,
@@ -393,8 +394,8 @@ impl Target {
         }
     }
 
-    /// Tells or counts what became of an operation, as its entry wants to be told. Returns when the program knows, and when
-    /// the count is visible.
+    /// Tells or counts what became of an operation, as its entry wants to be told. Returns when the program knows, and
+    /// when the count is visible.
     #[expect(clippy::too_many_arguments, reason = "who, what and where of an event")]
     fn tell(
         &self,
@@ -434,8 +435,8 @@ impl Target {
         (consumed, port.count(at, entry.counter, ended.is_success, effects))
     }
 
-    /// An operation of an entry is over, and told. If that was the last of one that is not linked any more, so is the entry:
-    /// what is left of the promise is used to tell that, or given back.
+    /// An operation of an entry is over, and told. If that was the last of one that is not linked any more, so is the
+    /// entry: what is left of the promise is used to tell that, or given back.
     fn end_operation(&mut self, at: Time, taken: Taken, port: &mut Port, effects: &mut Effects) {
         let Taken { handle, mut promise, .. } = taken;
         let entries = &mut self.ports[port.index].entries;
@@ -518,9 +519,10 @@ impl Target {
         Ok(())
     }
 
-    /// Searches the unexpected messages for the entry that is being appended, where one is, and links what remains of it. The
-    /// program decides, as it does for messages that come later. Where the event queue has no room for what is found, it waits
-    /// until there is, and the port's other commands with it; what arrives meanwhile is found, too, because it is behind.
+    /// Searches the unexpected messages for the entry that is being appended, where one is, and links what remains of
+    /// it. The program decides, as it does for messages that come later. Where the event queue has no room for what is
+    /// found, it waits until there is, and the port's other commands with it; what arrives meanwhile is found, too,
+    /// because it is behind.
     pub(super) fn search_unexpected(&mut self, now: Time, port: &mut Port, effects: &mut Effects) {
         let index = port.index;
         let (mut now, mut words) = (now, MAX_PROGRAM_WORDS);
@@ -566,8 +568,8 @@ impl Target {
         }
     }
 
-    /// Has the program look at the unexpected messages from [`Appending::next`] on, until the entry takes one, which `next` then
-    /// names. When that is known, what would be left of the entry, and whether that is nothing.
+    /// Has the program look at the unexpected messages from [`Appending::next`] on, until the entry takes one, which
+    /// `next` then names. When that is known, what would be left of the entry, and whether that is nothing.
     fn find_unexpected(
         &mut self,
         now: Time,

@@ -1,12 +1,12 @@
 //! Messages between cards: cut into frames, sent within the window of the link to each other card, kept until they are
 //! acknowledged; and those that arrive, put in order by the link, joined, and stored where they belong.
 //!
-//! What is kept of a frame is where its data lies, and a frame that goes again is read again: memory is the sender's buffer, as
-//! it is until the program is told that the message has left it. Where the memory is gone meanwhile, an empty frame goes in
-//! the place of the other, so that the link goes on and the receiver ends the message.
+//! What is kept of a frame is where its data lies, and a frame that goes again is read again: memory is the sender's
+//! buffer, as it is until the program is told that the message has left it. Where the memory is gone meanwhile, an
+//! empty frame goes in the place of the other, so that the link goes on and the receiver ends the message.
 //!
-//! The transport knows nothing of commands, entries and events. It asks whoever uses it where a message goes that begins to
-//! arrive, and says when one has ended or has left ([`MessageUser`]).
+//! The transport knows nothing of commands, entries and events. It asks whoever uses it where a message goes that
+//! begins to arrive, and says when one has ended or has left ([`MessageUser`]).
 
 mod messages;
 
@@ -34,8 +34,8 @@ use crate::parts::timers::{TimerName, Timers};
 use crate::platform::trace_tag::TraceTag;
 use crate::time::{Span, Time};
 
-/// Most messages of a port that wait for one other card. A card's commands under way are fewer, and each has one answer; a
-/// network that forges requests without end would fill the card's memory. Ours: a bound.
+/// Most messages of a port that wait for one other card. A card's commands under way are fewer, and each has one
+/// answer; a network that forges requests without end would fill the card's memory. Ours: a bound.
 const MAX_QUEUED: usize = 4_096;
 
 /// A message that is not sent to its end.
@@ -138,8 +138,8 @@ pub(super) struct Transport {
     reads: VecDeque<(u64, Reading)>,
 }
 
-/// How long a window of whole frames takes, there and back: what is sent is on its way for as long before it can be missed.
-/// The card does not know the links; they are taken to be as fast as its own bus.
+/// How long a window of whole frames takes, there and back: what is sent is on its way for as long before it can be
+/// missed. The card does not know the links; they are taken to be as fast as its own bus.
 fn window_span(config: &Config) -> Span {
     let frame = config.profile.bus.dma_read.occupancy(config.mtu_bytes.into());
     frame.times(2 * u64::from(config.window_frames))
@@ -337,8 +337,8 @@ impl Transport {
         }
     }
 
-    /// What a read asked for, behind a frame's head: it goes before all that was decided after it. Gives back what was read
-    /// for somebody else.
+    /// What a read asked for, behind a frame's head: it goes before all that was decided after it. Gives back what was
+    /// read for somebody else.
     pub(super) fn on_data(
         &mut self,
         token: u64,
@@ -411,8 +411,8 @@ impl Transport {
             peer.finished.front().filter(|it| number.is_after(it.sequence))
         {
             peer.finished.pop_front();
-            // No frame of it goes again. Were it remembered until the link is idle, a program that takes its memory away
-            // under one message after the other, and never pauses, would fill the card's memory.
+            // No frame of it goes again. Were it remembered until the link is idle, a program that takes its memory
+            // away under one message after the other, and never pauses, would fill the card's memory.
             peer.dead.retain(|dead| *dead != (port, message));
             user.on_left(now, port, owner, RESULT_OK);
         }
@@ -433,8 +433,8 @@ impl Transport {
             user.effects().counters.retransmissions += frames.len() as u64;
             let last = frames.len().saturating_sub(1);
             for (count, sent) in frames.iter().enumerate() {
-                // The first asks, too: where a short queue lets no more than the first ones through, the others would never
-                // be heard of.
+                // The first asks, too: where a short queue lets no more than the first ones through, the others would
+                // never be heard of.
                 self.emit(now, place, sent, count == 0 || count == last, user);
             }
             self.mind_timer(place);

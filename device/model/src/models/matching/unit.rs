@@ -1,14 +1,15 @@
 //! The microcoded engine (section 4.2).
 //!
-//! Three stages with forwarding: operands are read, the operation is done, the result is written, and each word finds what
-//! the word before it left. So the machine can be described, and is executed here, one word at a time; a cycle is a word
-//! that was issued or a wait for input. Two things depend on the stages and are kept: a branch takes effect behind the two
-//! words that follow it, and what is written to the output FIFO is there [`OUTPUT_CYCLES`] after its word was issued.
+//! Three stages with forwarding: operands are read, the operation is done, the result is written, and each word finds
+//! what the word before it left. So the machine can be described, and is executed here, one word at a time; a cycle is
+//! a word that was issued or a wait for input. Two things depend on the stages and are kept: a branch takes effect
+//! behind the two words that follow it, and what is written to the output FIFO is there [`OUTPUT_CYCLES`] after its
+//! word was issued.
 //!
-//! Words are taken apart when the program is loaded (`operation`). [`Unit::step`] executes one cycle and [`Unit::run`] many;
-//! tests hold both, cycle by cycle, to an interpreter of the words as they are written (`plain`) and to one of the stages, with
-//! ports and forwarding as the paper has them (`staged`). Many cycles can also be done by an automaton ([`Unit::automate`]), which is
-//! held to them, too.
+//! Words are taken apart when the program is loaded (`operation`). [`Unit::step`] executes one cycle and [`Unit::run`]
+//! many; tests hold both, cycle by cycle, to an interpreter of the words as they are written (`plain`) and to one of
+//! the stages, with ports and forwarding as the paper has them (`staged`). Many cycles can also be done by an automaton
+//! ([`Unit::automate`]), which is held to them, too.
 
 mod automaton;
 mod operation;
@@ -117,8 +118,8 @@ impl Unit {
         })
     }
 
-    /// [`Self::run`] uses an automaton once so many cycles have passed: a unit that does little needs none. Registers that neither a
-    /// branch nor an output will depend on then are not kept. All else is as it is without.
+    /// [`Self::run`] uses an automaton once so many cycles have passed: a unit that does little needs none. Registers
+    /// that neither a branch nor an output will depend on then are not kept. All else is as it is without.
     pub const fn automate(&mut self, from_cycle: u64) {
         self.automated_from = from_cycle;
     }
@@ -143,8 +144,8 @@ impl Unit {
     }
 
     /// Up to `most` cycles, the first of which has the number `now`. In each a word of `feed` enters the input FIFO, if
-    /// there is room. It ends earlier when the last word of the feed has entered, and when the output FIFO holds something
-    /// that can be taken.
+    /// there is room. It ends earlier when the last word of the feed has entered, and when the output FIFO holds
+    /// something that can be taken.
     #[inline]
     pub fn run(&mut self, fifos: &mut Fifos, feed: &[u64], now: u64, most: u64) -> Burst {
         if self.cycles < self.automated_from {
@@ -225,8 +226,8 @@ impl Unit {
         }
     }
 
-    /// Goes such a way, which takes so many cycles, from where it was noted, and says what it wrote that may be anything; none, and
-    /// nothing is done, if it is not the data's, or if that is not right.
+    /// Goes such a way, which takes so many cycles, from where it was noted, and says what it wrote that may be
+    /// anything; none, and nothing is done, if it is not the data's, or if that is not right.
     #[inline(always)]
     pub(super) fn go(
         &mut self,
@@ -243,7 +244,8 @@ impl Unit {
         Some(written)
     }
 
-    /// Lets so many cycles pass in which nothing waits in the input; false, and none does, if the next word needs no input.
+    /// Lets so many cycles pass in which nothing waits in the input; false, and none does, if the next word needs no
+    /// input.
     pub(super) fn wait(&mut self, cycles: u64) -> bool {
         let waits = self.program.get(self.control.pc).is_some_and(|operation| operation.has(active::TAKE));
         self.cycles += if waits { cycles } else { 0 };
@@ -434,8 +436,8 @@ fn cycle(
 }
 
 impl Registers {
-    /// All slots of a word but the branch: the new predicates, and what goes to the output. Each slot reads what the word
-    /// before left.
+    /// All slots of a word but the branch: the new predicates, and what goes to the output. Each slot reads what the
+    /// word before left.
     #[inline(always)]
     fn execute(&mut self, operation: &Operation, input: u64, before: u16) -> (u16, Option<u64>) {
         let is_set = |number: u8| before >> number & 1 == 1;
@@ -450,8 +452,8 @@ impl Registers {
             predicates = slot.results.enter(predicates, equal);
         }
         let mut output = None;
-        // The copy reads before ALU and input write, and writes where the ternary unit has read. Input below it: the FIFO's
-        // ports read before they write, so that of two results for one register the other one stays.
+        // The copy reads before ALU and input write, and writes where the ternary unit has read. Input below it: the
+        // FIFO's ports read before they write, so that of two results for one register the other one stays.
         let mut copied = None;
         if operation.has(active::COPY) && is_set(operation.copy_predicate) {
             let word = *register(&mut self.alu, operation.copy_source);
@@ -826,8 +828,8 @@ mod tests {
         }
     }
 
-    /// Programs of few registers and predicates, so that words close to each other read and write the same ones. What the manual
-    /// forbids is not in them: two writes of one word to one register.
+    /// Programs of few registers and predicates, so that words close to each other read and write the same ones. What
+    /// the manual forbids is not in them: two writes of one word to one register.
     fn hazardous() -> impl Strategy<Value = Vec<Word>> {
         let few = |mut word: Word| {
             let register = |register: Bits<4>| bits::<4>(register.get() & 3);
@@ -869,8 +871,8 @@ mod tests {
         refused: u32,
     }
 
-    /// Notes the way of each burst, and goes it with this data and with other: where it can be gone, the engine does the same word by word.
-    /// `changes` are what registers hold instead, and what is added to a word of the input.
+    /// Notes the way of each burst, and goes it with this data and with other: where it can be gone, the engine does
+    /// the same word by word. `changes` are what registers hold instead, and what is added to a word of the input.
     fn hold_ways(
         program: &[Word],
         bursts: &[(Vec<u64>, usize, u64)],

@@ -9,8 +9,8 @@
 //! | 2 | check word |
 //! | 3.. | first: the header of a message, 8 words; more: source port 16, zero 16, message 32, and the offset in the message; void: the first of these two |
 //!
-//! and the message's data. The header is that of the paper (section 3.1: 64 bytes), whose first four words the match unit
-//! looks at ([`crate::models::matching::item`]); the others are ours:
+//! and the message's data. The header is that of the paper (section 3.1: 64 bytes), whose first four words the match
+//! unit looks at ([`crate::models::matching::item`]); the others are ours:
 //!
 //! | word | content |
 //! |---|---|
@@ -23,8 +23,8 @@
 //! | 6 | target port 8, portal 8, flags 16, message 32 |
 //! | 7 | in an answer its result, otherwise zero |
 //!
-//! The check word makes the ones' complement sum of all words, the last one filled up with zeros, zero: it finds every single
-//! wrong bit. It is ours, for the paper simulates no network. There is no padding.
+//! The check word makes the ones' complement sum of all words, the last one filled up with zeros, zero: it finds every
+//! single wrong bit. It is ours, for the paper simulates no network. There is no padding.
 //!
 //! Constants: ours.
 
@@ -444,8 +444,8 @@ pub fn seal(frame: &mut FrameBytes) {
 
 /// The ones' complement sum of the words of `bytes`, most significant byte first, filled up with zeros.
 ///
-/// The sum is as wide as two words, so that a carry costs one addition and not a branch: of several ways to write it this one takes
-/// the fewest instructions.
+/// The sum is as wide as two words, so that a carry costs one addition and not a branch: of several ways to write it
+/// this one takes the fewest instructions.
 #[inline]
 fn sum(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<WORD_BYTES>();

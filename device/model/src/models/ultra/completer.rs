@@ -167,8 +167,8 @@ impl Completer {
             }
             match port.entries.iter().position(Option::is_none) {
                 Some(place) => port.entries[place] = Some(entry),
-                // Revoked again and again while it holds a slice of each time's, one sender would fill the table without
-                // end, and every packet looks for its sender there.
+                // Revoked again and again while it holds a slice of each time's, one sender would fill the table
+                // without end, and every packet looks for its sender there.
                 None if port.entries.len() >= Config::MAX_AUTHORIZATIONS.into() => {
                     return Err(AuthorizeError::TableFull);
                 }
@@ -233,8 +233,8 @@ impl Completer {
             debug_assert!(false, "slices of an open port are released");
             return;
         };
-        // Whose slices they are: nothing changes for the others. Were all entries looked at each time, a program that lets a
-        // full queue of slices be released one by one, by one store, would have that done for each of them.
+        // Whose slices they are: nothing changes for the others. Were all entries looked at each time, a program that
+        // lets a full queue of slices be released one by one, by one store, would have that done for each of them.
         let mut owners: SmallVec<[u16; 16]> = SmallVec::new();
         // At most the slices of the queue, for no more are stored and not released. Most senders' come in runs.
         let mut places = release.places;
@@ -303,9 +303,9 @@ impl Completer {
         }
     }
 
-    /// A packet that is sound. `head` is when its first bit was there: where words are passed on, that counts as its first word,
-    /// which is less than a word's time too early where the link is quicker than the machine, and else nothing: then the last
-    /// word decides.
+    /// A packet that is sound. `head` is when its first bit was there: where words are passed on, that counts as its
+    /// first word, which is less than a word's time too early where the link is quicker than the machine, and else
+    /// nothing: then the last word decides.
     #[inline]
     fn on_packet(
         &mut self,

@@ -122,8 +122,8 @@ pub struct Config {
 impl Config {
     /// Words of the paper's FIFO RAM: 1 KB (section 3.1).
     pub const FIFO_RAM_WORDS: u16 = 128;
-    /// Most entries of a port's authorization table, those included that are revoked and wait for their slices; a packet's
-    /// sender is looked up among them one by one. Ours: a bound.
+    /// Most entries of a port's authorization table, those included that are revoked and wait for their slices; a
+    /// packet's sender is looked up among them one by one. Ours: a bound.
     pub const MAX_AUTHORIZATIONS: u16 = 256;
 
     /// A card as in the paper, with its RAM shared equally.

@@ -212,8 +212,8 @@ impl Requester {
         self.mind_probe(now, index);
     }
 
-    /// The TX machine: routing and header from the look-up table, payload and tag from the FIFO RAM. The caller has said whose
-    /// crossings these are.
+    /// The TX machine: routing and header from the look-up table, payload and tag from the FIFO RAM. The caller has
+    /// said whose crossings these are.
     #[inline]
     fn send_packet(&mut self, index: usize, packet: Packet, words: &[u64], effects: &mut Effects) {
         let Packet { code, message, loaded } = packet;
@@ -367,8 +367,8 @@ struct Outgoing<'a> {
     words: &'a [u64],
 }
 
-/// One packet through the TX machine, whose words are there as `loaded` says. The frame begins with the routing frame, which
-/// leaves a word's time before the header does, where words are passed on.
+/// One packet through the TX machine, whose words are there as `loaded` says. The frame begins with the routing frame,
+/// which leaves a word's time before the header does, where words are passed on.
 #[inline]
 fn transmit(
     passing: Passing,

@@ -1,5 +1,5 @@
-//! What is looked at before a message of a series is worked out, and again behind it: whether the next ones are it a span later
-//! ([`steady`]). Both ends of a message have two machines, a bus, a host and a FIFO RAM on its way.
+//! What is looked at before a message of a series is worked out, and again behind it: whether the next ones are it a
+//! span later ([`steady`]). Both ends of a message have two machines, a bus, a host and a FIFO RAM on its way.
 
 use crate::parts::fifo::{FifoRam, Leaving};
 use crate::platform::ledger::Sums;
@@ -17,8 +17,8 @@ pub struct Standing {
 }
 
 impl Standing {
-    /// By how much later the next message, if it comes so much later, finds all that the one that was worked out since this found.
-    /// `busy_until` is as the places are now, and `latest` the latest instant that was worked out.
+    /// By how much later the next message, if it comes so much later, finds all that the one that was worked out since
+    /// this found. `busy_until` is as the places are now, and `latest` the latest instant that was worked out.
     #[inline(always)]
     pub fn pace<P: Copy>(
         &self,

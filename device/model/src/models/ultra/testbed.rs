@@ -7,8 +7,8 @@ use crate::platform::profile::{
 impl Profile {
     /// The testbed of the paper: Virtex 4 at 200 MHz on an HTX slot.
     ///
-    /// The cycles of the four machines are read from the text, as `profiles/htx-200mhz.toml` says state by state, and fitted to
-    /// nothing: each look at a table and each word is a state of one cycle. Words are passed on as they come.
+    /// The cycles of the four machines are read from the text, as `profiles/htx-200mhz.toml` says state by state, and
+    /// fitted to nothing: each look at a table and each word is a state of one cycle. Words are passed on as they come.
     pub fn ultra_200mhz_htx() -> Self {
         const fn states(before: u64, behind: u64) -> MachineCycles {
             MachineCycles {

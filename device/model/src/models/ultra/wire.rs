@@ -10,7 +10,8 @@
 //! A FLIT is eight bytes, most significant first, and the CRC-16 of those eight bytes. The paper has the FLIT with its
 //! CRC (section 3.1), the routing frame before header and payload, the target port (TUPID) in the header, and the tag
 //! of 128 bits in every packet (section 4). Widths and order are ours, for the paper gives none; so are the Ethernet
-//! header, with which the packets share a wire with IP, and connection and number, which [`crate::parts::credit`] needs.
+//! header, with which the packets share a wire with IP, and connection and number, which [`crate::parts::credit`]
+//! needs.
 //!
 //! On a network with native framing the Ethernet header is not on the wire, and the switch goes by the routing FLIT
 //! ([`routed_to`]); cards and captures have the header all the same.
@@ -172,7 +173,8 @@ impl<'a> Packet<'a> {
     /// Checks the length and every FLIT of a frame.
     ///
     /// # Errors
-    /// When the length is not that of whole FLITs, or is not what the routing FLIT says; when a check sequence is wrong.
+    /// When the length is not that of whole FLITs, or is not what the routing FLIT says; when a check sequence is
+    /// wrong.
     #[inline]
     pub fn new_checked(bytes: &'a [u8]) -> Result<Self, WireError> {
         let wrong_length = WireError::Length { bytes: bytes.len() };
@@ -224,8 +226,8 @@ pub struct Header {
     pub number: u32,
 }
 
-/// An entry of the descriptor look-up table: the static part of the packets of a port, as it is sent (section 3.1: "the routing,
-/// the Target ULTRA Port Identification (TUPID) and all header information").
+/// An entry of the descriptor look-up table: the static part of the packets of a port, as it is sent (section 3.1: "the
+/// routing, the Target ULTRA Port Identification (TUPID) and all header information").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The routing frame, but for the number of FLITs.
@@ -389,8 +391,8 @@ static LANES: [[u16; 256]; 16] = *CRC.table();
 /// Check sequence of a word of zeroes: what the preset contributes to that of any other.
 const OF_ZEROES: u16 = CRC.checksum(&[0; WORD_BYTES]);
 
-/// Check sequence of a word's bytes, most significant first. The crate's own update folds sixteen bytes at a time or one
-/// after the other; a FLIT has eight, folded here at once with the crate's table.
+/// Check sequence of a word's bytes, most significant first. The crate's own update folds sixteen bytes at a time or
+/// one after the other; a FLIT has eight, folded here at once with the crate's table.
 #[inline]
 fn check_sequence(bytes: &[u8; WORD_BYTES]) -> u16 {
     let lane = |k: usize| LANES[k][usize::from(bytes[WORD_BYTES - 1 - k])];

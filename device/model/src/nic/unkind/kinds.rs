@@ -94,8 +94,8 @@ impl Kind {
         }
     }
 
-    /// It happens at one of so many opportunities. Ours: often enough that some dozens of messages meet most kinds, seldom enough that
-    /// most messages pass as they would.
+    /// It happens at one of so many opportunities. Ours: often enough that some dozens of messages meet most kinds,
+    /// seldom enough that most messages pass as they would.
     const fn one_in(self) -> u32 {
         match self {
             Self::ReplyAtLimit => 256,
@@ -135,7 +135,8 @@ pub struct Dice {
 }
 
 impl Dice {
-    /// Those of the device of node `node`. The fate of the n-th opportunity of a kind follows from seed, node, kind and n alone.
+    /// Those of the device of node `node`. The fate of the n-th opportunity of a kind follows from seed, node, kind and
+    /// n alone.
     pub fn new(seed: u64, node: u16) -> Self {
         let lot = |kind: Kind| Lot { random: generator(seed, node, kind), count: 0 };
         Self { seed, node, reseeds: 0, lots: Kind::ALL.map(lot) }
@@ -160,8 +161,8 @@ impl Dice {
         self.reseeds
     }
 
-    /// Whether `kind` is to happen at this opportunity, and a number below `choices` for how. Draws as much in any case. Whoever has it
-    /// happen says so by [`Dice::count`].
+    /// Whether `kind` is to happen at this opportunity, and a number below `choices` for how. Draws as much in any
+    /// case. Whoever has it happen says so by [`Dice::count`].
     pub fn draw(&mut self, kind: Kind, choices: u32) -> Option<u32> {
         let random = &mut self.lots[kind as usize].random;
         let happens = random.below(kind.one_in()) == 0;

@@ -1,20 +1,20 @@
 //! What a NIC may do to its host and kind hardware seldom does, for those who write drivers.
 //!
-//! [`UnkindNic`] stands around any model, as [`super::fault_injector::FaultyNic`] does, and passes on all that the model wants done;
-//! of what the host sees it holds some back ([`Unkind`]), by rules of the manual (docs/DEVICE.md):
+//! [`UnkindNic`] stands around any model, as [`super::fault_injector::FaultyNic`] does, and passes on all that the
+//! model wants done; of what the host sees it holds some back ([`Unkind`]), by rules of the manual (docs/DEVICE.md):
 //!
-//! * completions of one port keep their order, and so do its status lines and counters. Beside that every order is allowed: of
-//!   different ports, and of a port's completions and its counts;
+//! * completions of one port keep their order, and so do its status lines and counters. Beside that every order is
+//!   allowed: of different ports, and of a port's completions and its counts;
 //! * an interrupt comes behind what it tells of, and behind all that was written for its port before;
 //! * data is there before the completion that tells of it: data is never held back;
-//! * behind the answer to a request nothing is written that was due before it: the answer pushes all of it out, and so does a read
-//!   of a word that is held back, as reads on a bus do;
-//! * what belongs to no port that is open (descriptors in rings of the driver's) is not held back: there a card says by its own
-//!   rules when its host need not be told.
+//! * behind the answer to a request nothing is written that was due before it: the answer pushes all of it out, and so
+//!   does a read of a word that is held back, as reads on a bus do;
+//! * what belongs to no port that is open (descriptors in rings of the driver's) is not held back: there a card says by
+//!   its own rules when its host need not be told.
 //!
-//! Each kind has its own generator and its own count of opportunities ([`Dice`]). A shell that wants nothing of this makes no
-//! [`UnkindNic`], and nothing of it costs it anything. What the model has counted and priced stays. The kinds that are a shell's own,
-//! such as the order of events, are drawn by the same dice there.
+//! Each kind has its own generator and its own count of opportunities ([`Dice`]). A shell that wants nothing of this
+//! makes no [`UnkindNic`], and nothing of it costs it anything. What the model has counted and priced stays. The kinds
+//! that are a shell's own, such as the order of events, are drawn by the same dice there.
 
 mod kinds;
 
@@ -38,8 +38,8 @@ use crate::platform::ledger::Ledger;
 use crate::platform::node_bus::NodeBus;
 use crate::time::{Span, Time};
 
-/// Most that is held back at a time: a guest can have a card tell it of launches without end. What comes beyond it goes out with
-/// all that is held.
+/// Most that is held back at a time: a guest can have a card tell it of launches without end. What comes beyond it goes
+/// out with all that is held.
 const MAX_HELD: usize = 64;
 
 /// In how many ways something can be late.

@@ -1,5 +1,5 @@
-//! Descriptors of the DEC 21140 (Digital Semiconductor, *21140A PCI Fast Ethernet LAN Controller Hardware Reference Manual*,
-//! sections 4.2.1 and 4.2.2): 16 bytes in four words of 32 bits.
+//! Descriptors of the DEC 21140 (Digital Semiconductor, *21140A PCI Fast Ethernet LAN Controller Hardware Reference
+//! Manual*, sections 4.2.1 and 4.2.2): 16 bytes in four words of 32 bits.
 //!
 //! | word | transmit | receive |
 //! |---|---|---|
@@ -8,8 +8,8 @@
 //! | 2 | address of buffer 1 | the same |
 //! | 3 | address of buffer 2 or, of a chained descriptor, of the next | the same |
 //!
-//! Departures: descriptors begin at multiples of eight bytes (the manual's are longwords), so that status and sizes are written
-//! back by one store, the sizes as they were read.
+//! Departures: descriptors begin at multiples of eight bytes (the manual's are longwords), so that status and sizes are
+//! written back by one store, the sizes as they were read.
 //!
 //! Constants: DEC 21143 hardware reference, descriptor lists (specification of RDES and TDES).
 

@@ -306,8 +306,8 @@ const LITTLE: Opening = Opening { slices: 8, payload_bytes: 4_096, exposed_bytes
 /// Messages of the channel that goes on are numbered from here.
 const OTHERS: u32 = 500;
 
-/// Two channels of node 0 send to the two endpoints of node 1. The first, whose program or receiver will end, pushes a part of a
-/// message at last.
+/// Two channels of node 0 send to the two endpoints of node 1. The first, whose program or receiver will end, pushes a
+/// part of a message at last.
 fn begin(wire: &mut Wire, seed: u64, sizes: &[(u16, usize)], partial: u32) {
     let mut random = Random::new(seed, 1);
     for (first, &(endpoint, bytes)) in (0..).zip(sizes) {
@@ -351,7 +351,8 @@ impl Came {
     }
 }
 
-/// All that is left is whole and empty, and the next owner of a port, which is told of nothing that was not its own, is served.
+/// All that is left is whole and empty, and the next owner of a port, which is told of nothing that was not its own, is
+/// served.
 fn next_owner(wire: &mut Wire, is_sender: bool) {
     let check = |wire: &Wire| assert!(!is_sender || told(wire, 0, 0) == (0, 0), "{:?}", told(wire, 0, 0));
     wire.check_memory();

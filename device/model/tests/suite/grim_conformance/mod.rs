@@ -1,5 +1,5 @@
-//! GRIM cards between which frames are lost, doubled, late and damaged: messages come whole, once and in the order of their channel,
-//! and no byte of card memory is left behind.
+//! GRIM cards between which frames are lost, doubled, late and damaged: messages come whole, once and in the order of
+//! their channel, and no byte of card memory is left behind.
 
 mod ends;
 mod wire_time;

@@ -1,5 +1,5 @@
-//! INIC cards with every bundled assembly: whatever the network does, what the assembly promises holds, and nothing else is
-//! needed for it to hold than the protocol.
+//! INIC cards with every bundled assembly: whatever the network does, what the assembly promises holds, and nothing
+//! else is needed for it to hold than the protocol.
 
 mod hand_over;
 
@@ -360,7 +360,8 @@ fn the_host_is_interrupted_by_the_rules_that_it_sets_while_the_card_runs() {
     }
 }
 
-/// Numbers from which on the paper's wrap soon, and those that are used inside of cards; those of the narrow format always do.
+/// Numbers from which on the paper's wrap soon, and those that are used inside of cards; those of the narrow format
+/// always do.
 const NEARLY_OVER: [u64; 2] = [0x100_0000, 0x1_0000_0000];
 
 #[test]

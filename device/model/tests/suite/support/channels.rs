@@ -1,5 +1,5 @@
-//! Hosts with GRIM cards on a wire with faults: memory by the byte, payload windows, programs that push messages and take what comes.
-//! A host knows what its programs have given to the card, and lets it write nowhere else.
+//! Hosts with GRIM cards on a wire with faults: memory by the byte, payload windows, programs that push messages and
+//! take what comes. A host knows what its programs have given to the card, and lets it write nowhere else.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

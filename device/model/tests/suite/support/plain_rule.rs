@@ -1,5 +1,5 @@
-//! Figure 1 of the paper over a plain list, and what becomes of an entry that has taken a message. Shares nothing with the
-//! models but the plain data: it is what they are held against. The numbers are the figure's lines.
+//! Figure 1 of the paper over a plain list, and what becomes of an entry that has taken a message. Shares nothing with
+//! the models but the plain data: it is what they are held against. The numbers are the figure's lines.
 
 use niclab_model::models::matching::item::{ANY_NODE, ANY_PROCESS, Header, INFINITE, Item, Operation, flag};
 
@@ -41,8 +41,8 @@ fn is_inactive(item: &Item, remain: u64) -> bool {
     has(item, flag::MAX_SIZE) && !has(item, flag::TRUNCATE) && remain < item.max_size
 }
 
-/// The item has taken a message: whether it can take none any more, whatever comes. Where the sender says the offset, what is
-/// left depends on the message.
+/// The item has taken a message: whether it can take none any more, whatever comes. Where the sender says the offset,
+/// what is left depends on the message.
 pub fn uses_up(item: &mut Item, stored: u64) -> bool {
     if item.threshold != INFINITE {
         item.threshold -= 1;

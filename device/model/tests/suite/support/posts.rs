@@ -1,4 +1,5 @@
-//! Hosts with cards that messages are posted to, on a wire with faults: memory by the byte, programs that post and reap.
+//! Hosts with cards that messages are posted to, on a wire with faults: memory by the byte, programs that post and
+//! reap.
 
 use std::collections::BTreeMap;
 

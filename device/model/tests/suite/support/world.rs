@@ -1,5 +1,5 @@
-//! A small seeded world: nodes with ULTRA cards, programs that use them, the fabric between them, and checkers that know
-//! what was sent. One seed replays a run.
+//! A small seeded world: nodes with ULTRA cards, programs that use them, the fabric between them, and checkers that
+//! know what was sent. One seed replays a run.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

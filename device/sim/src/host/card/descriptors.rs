@@ -1,4 +1,5 @@
-//! The descriptor queues of a host: chains that its program posts, those that the card has, and those that it gave back.
+//! The descriptor queues of a host: chains that its program posts, those that the card has, and those that it gave
+//! back.
 
 #[cfg(test)]
 #[path = "../../../../vhost-user/tests/suite/common/loopback.rs"]

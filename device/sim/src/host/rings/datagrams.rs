@@ -1,4 +1,5 @@
-//! Ordinary networking beside messages: a stack that sends datagrams as long as a frame over the same rings, and takes those that come.
+//! Ordinary networking beside messages: a stack that sends datagrams as long as a frame over the same rings, and takes
+//! those that come.
 
 use std::collections::VecDeque;
 

@@ -1,5 +1,6 @@
-//! A driver whose processor drives each transfer ([`niclab_abi::rings::OP_FIFO_LOOK`]): it reads the head of what waits in the card,
-//! knows by it where in the program's memory the data belongs, and waits until it is there. Nothing is copied.
+//! A driver whose processor drives each transfer ([`niclab_abi::rings::OP_FIFO_LOOK`]): it reads the head of what waits
+//! in the card, knows by it where in the program's memory the data belongs, and waits until it is there. Nothing is
+//! copied.
 
 use std::collections::VecDeque;
 
@@ -98,7 +99,8 @@ impl RingHost {
         self.on_frame(&frame, checker)
     }
 
-    /// Where the part of a message belongs that a frame with this head carries: address, bytes in front of it, and bytes.
+    /// Where the part of a message belongs that a frame with this head carries: address, bytes in front of it, and
+    /// bytes.
     fn destination(&mut self, head: &[u8], bytes: u32, status: u32) -> (u64, u32, u32) {
         let nowhere = (0, 0, 0);
         let view = ethernet::Frame::new_checked(head).filter(|_| status == 0 && bytes >= HEAD_BYTES);

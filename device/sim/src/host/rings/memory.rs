@@ -1,5 +1,5 @@
-//! The memory of a host whose card walks rings of descriptors: rings and buffers, in which what the card stores into descriptors is
-//! visible at an instant of model time. What it stores into buffers nobody looks at before that.
+//! The memory of a host whose card walks rings of descriptors: rings and buffers, in which what the card stores into
+//! descriptors is visible at an instant of model time. What it stores into buffers nobody looks at before that.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -20,7 +20,8 @@ const RECEIVE_RING: u64 = 0x20_0000;
 const HEADS: u64 = 0x40_0000;
 const DATA: u64 = 0x80_0000;
 const RECEIVE_BUFFERS: u64 = 0x1000_0000;
-/// Where messages go that the card stores where they belong: one place for each other node, longer than any message and a frame.
+/// Where messages go that the card stores where they belong: one place for each other node, longer than any message and
+/// a frame.
 const DESTINATIONS: u64 = 0x1_0000_0000;
 const DESTINATION_BYTES: u64 = 1 << 21;
 

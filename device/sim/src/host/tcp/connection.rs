@@ -1,9 +1,10 @@
-//! One end of a TCP connection, sans-IO: what stands in RFC 9293 of data, windows and acknowledgements, slow start (RFC 5681), and
-//! going back after a time-out, as the TCP of the 1990s did. A connection stands when
-//! programs begin: nothing opens or closes it.
+//! One end of a TCP connection, sans-IO: what stands in RFC 9293 of data, windows and acknowledgements, slow start (RFC
+//! 5681), and going back after a time-out, as the TCP of the 1990s did. A connection stands when programs begin:
+//! nothing opens or closes it.
 //!
-//! No well-kept library fits: figure 1 hangs on when Linux 2.0 acknowledged, which is as soon as a program has read a full segment's
-//! worth (RFC 1122, 4.2.3.3: the window opens by one), and on times far below the microseconds in which smoltcp counts.
+//! No well-kept library fits: figure 1 hangs on when Linux 2.0 acknowledged, which is as soon as a program has read a
+//! full segment's worth (RFC 1122, 4.2.3.3: the window opens by one), and on times far below the microseconds in which
+//! smoltcp counts.
 //!
 //! Numbers of bytes are of 64 bits here, of which segments carry 32.
 

@@ -1,11 +1,12 @@
 //! What one guest can do to all others: how long bystanders wait while another guest attacks.
 //!
-//! Everything goes through the daemon's own sockets, rings and pages. The attacker does what it does as fast as it can, on
-//! a core of its own. One bystander, a node that has nothing to do with it, asks for its statistics once a millisecond. Another
-//! one connects and disconnects, and the monitor is asked for a sign of life. Drivers give up after five seconds.
+//! Everything goes through the daemon's own sockets, rings and pages. The attacker does what it does as fast as it can,
+//! on a core of its own. One bystander, a node that has nothing to do with it, asks for its statistics once a
+//! millisecond. Another one connects and disconnects, and the monitor is asked for a sign of life. Drivers give up
+//! after five seconds.
 //!
-//! The machine has its part in every wait. So each attack has a control beside it in the same run: the same cards, connections and
-//! requests, and nobody attacks.
+//! The machine has its part in every wait. So each attack has a control beside it in the same run: the same cards,
+//! connections and requests, and nobody attacks.
 
 mod attacks;
 

@@ -63,7 +63,8 @@ fn words(guest: &ClusterGuest, first: u64) -> Result<&[AtomicU64], FrontendError
     guest.memory().atomics(first, DESCRIPTORS * WORDS).map_err(|_| OUTSIDE)
 }
 
-/// Gives all descriptors of a ring to the card, as the driver does: by their first words. Says how many it had given back.
+/// Gives all descriptors of a ring to the card, as the driver does: by their first words. Says how many it had given
+/// back.
 fn give(words: &[AtomicU64], word: u64) -> u64 {
     let mut given = 0;
     for (number, descriptor) in words.chunks(WORDS).enumerate() {
@@ -77,7 +78,8 @@ fn give(words: &[AtomicU64], word: u64) -> u64 {
     given
 }
 
-/// Has the card walk both rings: all descriptors are its own again as soon as it has given them back. Frames have so many bytes.
+/// Has the card walk both rings: all descriptors are its own again as soon as it has given them back. Frames have so
+/// many bytes.
 fn walk(scene: &Scene<'_>, bytes: u64) -> Result<(), BenchError> {
     let guest = scene.lab.guest(0)?;
     let buffer = guest.memory().allocate(2_048, 64)?;
@@ -98,8 +100,8 @@ fn walk(scene: &Scene<'_>, bytes: u64) -> Result<(), BenchError> {
 
 const OUTSIDE: FrontendError = FrontendError::Malformed("a ring outside of memory");
 
-/// Sends frames to all MAC endpoints, and changes them meanwhile into frames of the cluster in the name of node 2. A card counts
-/// those that it gets: no card sends any.
+/// Sends frames to all MAC endpoints, and changes them meanwhile into frames of the cluster in the name of node 2. A
+/// card counts those that it gets: no card sends any.
 fn changed_frames(scene: &Scene<'_>) -> Result<(), BenchError> {
     const FRAME_BYTES: usize = 64;
     let victim = scene.lab.guest(1)?;

@@ -49,8 +49,8 @@ struct Figures {
     wall_one_way_p50_ns: u64,
     /// The same, 99 of 100.
     wall_one_way_p99_ns: u64,
-    /// Messages a second of two pairs of nodes that have nothing to do with one another, each on a core of its own, over those of
-    /// one pair, measured in turns: the median of the turns.
+    /// Messages a second of two pairs of nodes that have nothing to do with one another, each on a core of its own,
+    /// over those of one pair, measured in turns: the median of the turns.
     wall_rate_two_pairs_over_one: f64,
     /// The same over those of two pairs in laboratories of their own, which share nothing but the machine.
     wall_rate_two_pairs_over_apart: f64,

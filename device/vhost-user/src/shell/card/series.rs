@@ -7,15 +7,15 @@ use niclab_model::time::Time;
 use super::{Card, violation};
 
 impl Card {
-    /// Whether the card sends and takes series: its driver is held to no rules, by which each store is looked at, and it never goes on by
-    /// itself.
+    /// Whether the card sends and takes series: its driver is held to no rules, by which each store is looked at, and
+    /// it never goes on by itself.
     #[inline]
     pub fn takes_series(&self) -> bool {
         self.rules.is_none() && self.went_on == Time::ZERO
     }
 
-    /// Takes launches that ask for the same by `way` out of their page. False when none is taken: where the program told something by a
-    /// register before one of them, that comes before it.
+    /// Takes launches that ask for the same by `way` out of their page. False when none is taken: where the program
+    /// told something by a register before one of them, that comes before it.
     #[inline]
     pub fn take_series(&mut self, code: u32, way: Way, series: &mut Series) -> bool {
         let port = way.port;
@@ -53,7 +53,8 @@ impl Card {
     #[inline]
     pub fn arrive_series<'s>(&mut self, series: &'s mut Series, bus: &mut NodeBus, latest: &mut Time) {
         if let Some(last) = series.runs.done().last() {
-            // The links keep the order: what is true of the last is true of those before it, but that they are counted, too.
+            // The links keep the order: what is true of the last is true of those before it, but that they are counted,
+            // too.
             let (before, bytes) = (series.len() as u64 - 1, series.way.bytes);
             self.note_arrival(last.last().passage.tail, bytes, series.last);
             self.counts.traffic.received_frames += before;

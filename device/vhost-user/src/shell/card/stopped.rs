@@ -1,10 +1,10 @@
 //! A card whose device the front end has stopped, and may start again where it stopped.
 //!
-//! QEMU 11.1 sends the same messages when its machine stops (a debugger, QMP `stop`) and when a driver resets the device: each
-//! queue is disabled, and GET_VRING_BASE stops it. Only the next start tells the two apart. After a stop of the machine every
-//! queue continues at the index and the addresses at which it stopped; after a reset the queues are new. Until then the card
-//! stands still: it keeps its state, and neither reads nor writes the guest's memory, which may belong to another program
-//! after a reset.
+//! QEMU 11.1 sends the same messages when its machine stops (a debugger, QMP `stop`) and when a driver resets the
+//! device: each queue is disabled, and GET_VRING_BASE stops it. Only the next start tells the two apart. After a stop
+//! of the machine every queue continues at the index and the addresses at which it stopped; after a reset the queues
+//! are new. Until then the card stands still: it keeps its state, and neither reads nor writes the guest's memory,
+//! which may belong to another program after a reset.
 
 use niclab_model::fabric::ethernet::{Concern, Frame, node_of_mac};
 use niclab_model::nic::frame::SharedFrame;
@@ -14,7 +14,8 @@ use smallvec::SmallVec;
 
 use super::Card;
 
-/// Maximum of the frames held for one card, in bytes. A peer could send without end to a card that stands still: frames beyond it are dropped.
+/// Maximum of the frames held for one card, in bytes. A peer could send without end to a card that stands still: frames
+/// beyond it are dropped.
 pub const MAX_HELD_BYTES: usize = 16 << 20;
 
 /// What a held frame takes beside its bytes.
@@ -70,8 +71,8 @@ impl Stopped {
 }
 
 impl Card {
-    /// What holds frames for the card, where its device is stopped and it stands still. One that its driver had closed with
-    /// `OP_RESET` has nothing to keep: it answers its peers as it would without the stop.
+    /// What holds frames for the card, where its device is stopped and it stands still. One that its driver had closed
+    /// with `OP_RESET` has nothing to keep: it answers its peers as it would without the stop.
     pub fn holder(&mut self) -> Option<&mut Stopped> {
         self.stopped.as_deref_mut().filter(|_| !self.is_quiesced)
     }

@@ -90,8 +90,8 @@ impl Sender<'_, '_, '_> {
         }
     }
 
-    /// Prices one frame of the wire and moves the sender's clock on. Its receivers are in `deliveries` afterwards. `shown` is
-    /// what observers are shown. Returns when the frame was ready for the link, and its message.
+    /// Prices one frame of the wire and moves the sender's clock on. Its receivers are in `deliveries` afterwards.
+    /// `shown` is what observers are shown. Returns when the frame was ready for the link, and its message.
     #[inline]
     fn price(
         &mut self,
@@ -201,7 +201,8 @@ impl Sender<'_, '_, '_> {
         }
     }
 
-    /// Prices the segments of a long TCP frame of so many bytes, which observers are shown. Whether all of them came through.
+    /// Prices the segments of a long TCP frame of so many bytes, which observers are shown. Whether all of them came
+    /// through.
     fn price_train(
         &mut self,
         ethernet: &LinkHeader,

@@ -1,9 +1,9 @@
 //! Equal frames that one guest has queued one behind the other, taken, priced and delivered together.
 //!
-//! A series is frames of one buffer each, of one length, with the same two headers, to one function. What is said of the first
-//! is true of all of them: whom it concerns, which offloads it has, which way it goes, what each crossing costs. Their instants, sums
-//! and counts are the ones that they have one by one ([`Sender::send`]), where goes whatever is no series: frames of which
-//! each has a fate of its own, is watched, or waits.
+//! A series is frames of one buffer each, of one length, with the same two headers, to one function. What is said of
+//! the first is true of all of them: whom it concerns, which offloads it has, which way it goes, what each crossing
+//! costs. Their instants, sums and counts are the ones that they have one by one ([`Sender::send`]), where goes
+//! whatever is no series: frames of which each has a fate of its own, is watched, or waits.
 
 use niclab_model::fabric::ethernet::Concern;
 use niclab_model::fabric::series::SeriesFrame;
@@ -70,8 +70,8 @@ struct Common {
 }
 
 impl Sender<'_, '_, '_> {
-    /// Sends what is next in `burst` as series, as far as the turn goes and there are some. False when the next chain is none: it is
-    /// left in the queue.
+    /// Sends what is next in `burst` as series, as far as the turn goes and there are some. False when the next chain
+    /// is none: it is left in the queue.
     #[inline]
     pub(super) fn send_series<'m>(
         &mut self,

@@ -16,8 +16,8 @@ use crate::shell::events::cause_name;
 
 /// Entries of the log. (The attack: a guest that breaks rules without end.)
 const MAX_LOG: usize = 64;
-/// Of one rule so many are logged; then they are only counted, so that one that is broken all the time leaves room for others,
-/// and costs no words.
+/// Of one rule so many are logged; then they are only counted, so that one that is broken all the time leaves room for
+/// others, and costs no words.
 const MAX_LOGGED_OF_RULE: u64 = 16;
 /// Operations that an entry shows.
 const OPERATIONS: usize = 8;

@@ -1,11 +1,11 @@
 //! Launches that nobody told of, and doorbells that nobody wanted.
 //!
-//! The proof that a doorbell is missing needs no clock. The device had stored `DOORBELL_WANTED`, executed a full barrier, and then
-//! looked for launch `s`, which was not there. So the driver stored `s` later, and its look at the word, behind a full barrier of its
-//! own, came later still: it found the word wanted, as it is until now. When launch `s + 1` is there, the driver has gone on: the
-//! doorbell for `s` was rung before. A doorbell is an event's count, which grows before the driver's store to the notify register is
-//! over; what the device took of it is counted under the queue's lock. If there is none in the event and none was taken since, nobody
-//! rang.
+//! The proof that a doorbell is missing needs no clock. The device had stored `DOORBELL_WANTED`, executed a full
+//! barrier, and then looked for launch `s`, which was not there. So the driver stored `s` later, and its look at the
+//! word, behind a full barrier of its own, came later still: it found the word wanted, as it is until now. When launch
+//! `s + 1` is there, the driver has gone on: the doorbell for `s` was rung before. A doorbell is an event's count,
+//! which grows before the driver's store to the notify register is over; what the device took of it is counted under
+//! the queue's lock. If there is none in the event and none was taken since, nobody rang.
 //!
 //! Until `s + 1` is there nothing is said: the driver may be kept from ringing for as long as its host likes.
 
@@ -35,7 +35,8 @@ impl Absent {
         let sequence = pages.expected(port);
         let next = sequence.wrapping_add(1);
         if pages.sequence_in_slot_of(port, next) == next {
-            // This launch was stored before, and another stands in its place (rule `slot-free`): its doorbell was heard by now.
+            // This launch was stored before, and another stands in its place (rule `slot-free`): its doorbell was heard
+            // by now.
             return None;
         }
         Some(Self { sequence, word_changes: pages.doorbell_changes(), bell })
@@ -46,7 +47,8 @@ impl Absent {
         self.word_changes != pages.doorbell_changes()
     }
 
-    /// The launch that nobody told of, if that is certain by now; nothing if it is not certain yet, and never if `is_stale`.
+    /// The launch that nobody told of, if that is certain by now; nothing if it is not certain yet, and never if
+    /// `is_stale`.
     pub fn unannounced(&self, pages: &Pages, port: u32, bell: impl FnOnce() -> Option<Bell>) -> Verdict {
         let next = self.sequence.wrapping_add(1);
         let is_past = pages.expected(port).wrapping_sub(next) as i32 > 0;
@@ -73,8 +75,8 @@ pub enum Verdict {
     Unannounced(u32),
 }
 
-/// Doorbells that nobody can have wanted: the word has been `DOORBELL_SPARED` since before any port was opened that was open since the
-/// last reset. So no look of a program, however long ago, can have found it wanted.
+/// Doorbells that nobody can have wanted: the word has been `DOORBELL_SPARED` since before any port was opened that was
+/// open since the last reset. So no look of a program, however long ago, can have found it wanted.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Spared {
     /// How often the word had changed when the first port was opened.
@@ -96,7 +98,8 @@ impl Spared {
         self.word_changes = Some(u64::MAX);
     }
 
-    /// How many doorbells were rung in vain since the last call. What was in the event when a port was first open may be older.
+    /// How many doorbells were rung in vain since the last call. What was in the event when a port was first open may
+    /// be older.
     pub fn unwanted(&mut self, pages: &Pages, bell: Option<Bell>) -> u64 {
         let is_spared =
             pages.doorbell() != DOORBELL_WANTED && self.word_changes == Some(pages.doorbell_changes());

@@ -105,7 +105,8 @@ pub enum Stored {
 }
 
 impl PortMemory {
-    /// The memory that a driver names to open a port, as it stands now. Nothing where it is none, or more than a port takes.
+    /// The memory that a driver names to open a port, as it stands now. Nothing where it is none, or more than a port
+    /// takes.
     pub fn new(memory: &DmaMemory, open: &PortOpen) -> Option<Self> {
         if open.slices > MAX_SLICES {
             return None;
@@ -143,8 +144,8 @@ impl PortMemory {
         changed.into_iter().flatten().next()
     }
 
-    /// The device is about to store these words. The first of them that is not what it was, and what they are, if they are part of
-    /// this memory.
+    /// The device is about to store these words. The first of them that is not what it was, and what they are, if they
+    /// are part of this memory.
     pub fn on_write(
         &mut self,
         memory: &DmaMemory,

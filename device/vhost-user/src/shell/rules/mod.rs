@@ -1,11 +1,12 @@
-//! Rules of the device programmer's manual ([`niclab_abi::rules`]): what a node's driver and programs do is held to them, where
-//! somebody wants that (`rules` of the cluster file). Nothing of this is there otherwise.
+//! Rules of the device programmer's manual ([`niclab_abi::rules`]): what a node's driver and programs do is held to
+//! them, where somebody wants that (`rules` of the cluster file). Nothing of this is there otherwise.
 //!
-//! A rule is named only where what was seen proves that it was broken, by the order of stores and never by a clock: a guest may be
-//! kept from going on at any instruction, for as long as its host likes.
+//! A rule is named only where what was seen proves that it was broken, by the order of stores and never by a clock: a
+//! guest may be kept from going on at any instruction, for as long as its host likes.
 //!
 //! * [`book`]: what was broken, with the operations before it;
-//! * [`ports`]: slots, registers, the status line; [`doorbell`]; [`memory`]: what belongs to the device while a port is open;
+//! * [`ports`]: slots, registers, the status line; [`doorbell`]; [`memory`]: what belongs to the device while a port is
+//!   open;
 //! * [`requests`]: the control queue; [`rings`]: descriptors in rings.
 
 pub mod book;

@@ -1,7 +1,9 @@
-//! How an unkind card looks at pages: in any order, taking as much as it likes, with a doorbell word that changes at every look.
+//! How an unkind card looks at pages: in any order, taking as much as it likes, with a doorbell word that changes at
+//! every look.
 //!
-//! The word follows the manual's rule (docs/DEVICE.md, section 5) all the same: while it says that no doorbell is needed, the card is
-//! bound to look again by itself; before the card sleeps it asks for doorbells, executes a full barrier, and looks once more.
+//! The word follows the manual's rule (docs/DEVICE.md, section 5) all the same: while it says that no doorbell is
+//! needed, the card is bound to look again by itself; before the card sleeps it asks for doorbells, executes a full
+//! barrier, and looks once more.
 
 use niclab_model::nic::unkind::Kind;
 
@@ -12,8 +14,8 @@ use crate::shell::world::{Found, World};
 /// Looks for which a card stays awake after a doorbell, at the most; mostly.
 const MAX_LOOKS: u32 = 12;
 
-/// One time in so many it stays awake for longer by [`LONGER`]: for as long as a program takes to launch many times, so that there is
-/// no step of a launch, however short, at which no look ever falls.
+/// One time in so many it stays awake for longer by [`LONGER`]: for as long as a program takes to launch many times, so
+/// that there is no step of a launch, however short, at which no look ever falls.
 const LONG_ONE_IN: u32 = 8;
 
 /// See [`LONG_ONE_IN`]. All looks of a card together are bounded by its doorbells, a guest cannot make one longer.
@@ -44,7 +46,8 @@ impl Manners {
 }
 
 impl World<'_> {
-    /// Looks at the pages of `node`, because a doorbell was rung or a look before has promised it. Nothing where its card is kind.
+    /// Looks at the pages of `node`, because a doorbell was rung or a look before has promised it. Nothing where its
+    /// card is kind.
     pub(in crate::shell) fn answer_doorbell_unkindly(&mut self, node: usize) -> Option<Found> {
         if !self.is_unkind() {
             return None;
@@ -90,7 +93,8 @@ impl World<'_> {
         Some(Found { more: look.more || self.has_news(node), ..look })
     }
 
-    /// Looks at the open pages of an unkind card: in any order, and takes as much as it likes. Nothing where the card is kind.
+    /// Looks at the open pages of an unkind card: in any order, and takes as much as it likes. Nothing where the card
+    /// is kind.
     pub(in crate::shell) fn look_unkindly(&mut self, node: usize) -> Option<Found> {
         let card = self.nodes.card_mut(node)?;
         let ports = card.ports();

@@ -1,11 +1,12 @@
-//! What a card's shell does that the manual allows and kind hardware seldom does: answers, events and interrupts that come late,
-//! together or in another order, a doorbell word that changes all the time, slots that are left for a later look. What a model's own
-//! effects are subject to stands in [`niclab_model::nic::unkind`].
+//! What a card's shell does that the manual allows and kind hardware seldom does: answers, events and interrupts that
+//! come late, together or in another order, a doorbell word that changes all the time, slots that are left for a later
+//! look. What a model's own effects are subject to stands in [`niclab_model::nic::unkind`].
 //!
-//! Whatever is kept back is bound to come: after so many things that anybody did ([`Card::mind`], a tick for each), or when nobody has
-//! done anything for [`patience::QUIET`]. Counts decide, and wall time where nothing happens alone; but for very late answers
-//! and the magic word, whose limits are of wall time themselves. What is kept is bounded: a reply for each request that is
-//! under way, of which a driver has no more than its queue has descriptors, and one promise of an interrupt for each queue.
+//! Whatever is kept back is bound to come: after so many things that anybody did ([`Card::mind`], a tick for each), or
+//! when nobody has done anything for [`patience::QUIET`]. Counts decide, and wall time where nothing happens alone; but
+//! for very late answers and the magic word, whose limits are of wall time themselves. What is kept is bounded: a reply
+//! for each request that is under way, of which a driver has no more than its queue has descriptors, and one promise of
+//! an interrupt for each queue.
 
 mod looks;
 pub mod patience;
@@ -93,8 +94,8 @@ impl World<'_> {
         self.common.is_unkind = true;
     }
 
-    /// Has these cards draw by another seed from now on, all of them at the same instant: what each keeps back comes when it was to
-    /// come. Where one of them is kind nothing is changed, and the answer is its node.
+    /// Has these cards draw by another seed from now on, all of them at the same instant: what each keeps back comes
+    /// when it was to come. Where one of them is kind nothing is changed, and the answer is its node.
     ///
     /// # Errors
     /// The first node whose card is kind.

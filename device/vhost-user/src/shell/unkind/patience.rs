@@ -1,5 +1,5 @@
-//! The thread that sees to it that what unkind cards keep back comes, where nobody does anything any more by which it would. There is
-//! none where all cards are kind.
+//! The thread that sees to it that what unkind cards keep back comes, where nobody does anything any more by which it
+//! would. There is none where all cards are kind.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -68,8 +68,8 @@ fn go_on(shell: &Shell, before: u64) {
 }
 
 impl World<'_> {
-    /// Nobody does anything: what models hold back goes out, and what follows from that happens. False where there was nothing, or
-    /// programs take turns and it goes out in its turn.
+    /// Nobody does anything: what models hold back goes out, and what follows from that happens. False where there was
+    /// nothing, or programs take turns and it goes out in its turn.
     fn let_go(&mut self) -> bool {
         let held = |world: &Self| {
             let mut cards = world.nodes.cards();

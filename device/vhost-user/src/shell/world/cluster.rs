@@ -23,10 +23,10 @@ use crate::shell::turn::Turn;
 
 /// All nodes and their network, to be held in parts or as a whole.
 ///
-/// Whoever serves a node begins with its lock alone, and has each other node that a frame goes to join: that is a part. Parts
-/// that have no node in common do not wait for one another, and touch no memory that both write. Whatever is not of single
-/// nodes, or concerns more than a frame's two ends, is done with all locks, that of the common things first; while that is
-/// so, and as long as there is a reason for it afterwards, there are no parts.
+/// Whoever serves a node begins with its lock alone, and has each other node that a frame goes to join: that is a part.
+/// Parts that have no node in common do not wait for one another, and touch no memory that both write. Whatever is not
+/// of single nodes, or concerns more than a frame's two ends, is done with all locks, that of the common things first;
+/// while that is so, and as long as there is a reason for it afterwards, there are no parts.
 pub struct Cluster {
     slots: Vec<Slot>,
     common: Mutex<Common>,
@@ -78,7 +78,8 @@ enum Refused {
 /// How often all nodes were taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Takings {
-    /// There were parts, or might have been, and then none: because of whatever is not of single nodes, and of looks that met.
+    /// There were parts, or might have been, and then none: because of whatever is not of single nodes, and of looks
+    /// that met.
     pub ended_parts: u64,
     /// By looks, at whose end there are parts again where they may be.
     pub looks: u64,
@@ -248,8 +249,8 @@ impl Cluster {
         }
     }
 
-    /// Serves `node` in a part of the nodes, or in several that grow. Where that cannot be, and nothing, or not all, was done: all
-    /// nodes, to serve it with.
+    /// Serves `node` in a part of the nodes, or in several that grow. Where that cannot be, and nothing, or not all,
+    /// was done: all nodes, to serve it with.
     #[inline]
     pub fn serve_in_part(
         &self,
@@ -262,8 +263,8 @@ impl Cluster {
         }
     }
 
-    /// The same, after it was refused. Who waits for somebody who has all nodes need not take all of them, too: all who wait would do
-    /// so, one behind the other, and whoever looks meanwhile would wait with them.
+    /// The same, after it was refused. Who waits for somebody who has all nodes need not take all of them, too: all who
+    /// wait would do so, one behind the other, and whoever looks meanwhile would wait with them.
     #[cold]
     fn serve_again(
         &self,
@@ -432,7 +433,8 @@ impl World<'_> {
         is_here
     }
 
-    /// Has a node join the part where it is to be had now, and says whether it is here. A part that is not cut by it goes on.
+    /// Has a node join the part where it is to be had now, and says whether it is here. A part that is not cut by it
+    /// goes on.
     #[inline]
     pub(super) fn has_joined(&mut self, to: usize) -> bool {
         if self.nodes.get(to).is_some() {
@@ -445,9 +447,9 @@ impl World<'_> {
         is_here
     }
 
-    /// A frame cannot be sent in this part: it is its card's next output when that can be, behind those that were set aside since the
-    /// part was cut. The one by which it was cut (`was_cut` is false) is older than all that still wait: it was the first of them, or
-    /// there were none. Data that was lent to a frame is copied.
+    /// A frame cannot be sent in this part: it is its card's next output when that can be, behind those that were set
+    /// aside since the part was cut. The one by which it was cut (`was_cut` is false) is older than all that still
+    /// wait: it was the first of them, or there were none. Data that was lent to a frame is copied.
     #[cold]
     pub(super) fn set_aside(&mut self, node: usize, frame: Output, was_cut: bool) {
         let frame = match frame {
@@ -474,8 +476,8 @@ impl World<'_> {
         common.coming_back -= 1;
     }
 
-    /// Gives it back, to whoever waits for it. Who has more to do, or polls, would take it again at once, before the other one has
-    /// woken up.
+    /// Gives it back, to whoever waits for it. Who has more to do, or polls, would take it again at once, before the
+    /// other one has woken up.
     pub fn give_back(mut self) {
         self.nodes.give_back();
         MutexGuard::unlock_fair(self.common);

@@ -1,4 +1,5 @@
-//! How model time passes while nobody does anything that has it pass: deadlines of cards, and frames that faults hold back.
+//! How model time passes while nobody does anything that has it pass: deadlines of cards, and frames that faults hold
+//! back.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,7 +9,8 @@ use niclab_model::time::Time;
 use super::World;
 use crate::shell::turn::Turn;
 
-/// Deadlines that were there at a look, each with how long it has stood by then, in wall time: one at most of each card.
+/// Deadlines that were there at a look, each with how long it has stood by then, in wall time: one at most of each
+/// card.
 #[derive(Debug, Default)]
 pub struct Standing {
     deadlines: BTreeMap<usize, (Time, Duration)>,
@@ -46,8 +48,8 @@ impl World<'_> {
         Duration::from_nanos(deadline.since(self.model_time()).as_ps() / 1_000)
     }
 
-    /// Others go on, and have all the while: fires the deadlines of those who have waited since the look before, so long ago in wall
-    /// time, and has frames arrive that were held back then already. Whether there was any.
+    /// Others go on, and have all the while: fires the deadlines of those who have waited since the look before, so
+    /// long ago in wall time, and has frames arrive that were held back then already. Whether there was any.
     pub fn pass_by(&mut self, standing: &mut Standing, since: Duration) -> bool {
         if self.is_in_lockstep() {
             standing.deadlines.clear();

@@ -1,5 +1,5 @@
-//! Cards that take another program together, while guests go on: all begin, and when all are drained and no frame is under way, all
-//! switch.
+//! Cards that take another program together, while guests go on: all begin, and when all are drained and no frame is
+//! under way, all switch.
 
 use niclab_model::nic::hand_over::{HandOver, Progress, Switch};
 use niclab_model::time::{Span, Time};

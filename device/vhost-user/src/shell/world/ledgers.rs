@@ -20,8 +20,8 @@ impl World<'_> {
         self.common.ethernet.states.iter_mut().for_each(|state| visit(state.nic.ledger_mut()));
     }
 
-    /// A measured part begins: all hosts begin at the same instant, when nothing that was begun before is busy, and their
-    /// latencies are counted anew.
+    /// A measured part begins: all hosts begin at the same instant, when nothing that was begun before is busy, and
+    /// their latencies are counted anew.
     pub fn begin_measurement(&mut self) {
         let begin = self.model_time();
         for (_, node) in self.nodes.iter_mut() {

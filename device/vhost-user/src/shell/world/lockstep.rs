@@ -1,12 +1,14 @@
 //! Lockstep: the programs of all nodes take turns in model time, so that a live run has the simulator's.
 //!
-//! A program that runs freely does things when the wall clock has it, and only where the order of what it does is the same
-//! all the same can the device find out when it was due. In lockstep a program does one operation in a turn, turns are given
-//! in the order of model time, and what a card writes is shown to its host when it is visible and not before. A part begins
-//! when the programs of all nodes are ready, and ends when nothing is under way and none has anything to do.
+//! A program that runs freely does things when the wall clock has it, and only where the order of what it does is the
+//! same all the same can the device find out when it was due. In lockstep a program does one operation in a turn, turns
+//! are given in the order of model time, and what a card writes is shown to its host when it is visible and not before.
+//! A part begins when the programs of all nodes are ready, and ends when nothing is under way and none has anything to
+//! do.
 //!
-//! A program that never ends its turn holds the others up: that is what it asks for, and only a cluster that was started so
-//! has turns (`lockstep` in the daemon's configuration). A program whose port is closed is waited for no longer.
+//! A program that never ends its turn holds the others up: that is what it asks for, and only a cluster that was
+//! started so has turns (`lockstep` in the daemon's configuration). A program whose port is closed is waited for no
+//! longer.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -44,8 +46,8 @@ struct Parcel {
     concern: Concern,
 }
 
-/// What happens. The simulator's queue has the same order, of which this follows: arrivals come before whatever else happens
-/// to a node at the same time.
+/// What happens. The simulator's queue has the same order, of which this follows: arrivals come before whatever else
+/// happens to a node at the same time.
 #[derive(Debug)]
 enum Event {
     /// A frame is there, whole.
@@ -186,8 +188,8 @@ impl World<'_> {
         self.common.lockstep = Some(Box::new(Lockstep::new(self.nodes.len())));
     }
 
-    /// Looks for reports of the program of `node`, and goes on as far as the turn goes and no program is waited for. None
-    /// where programs do not take turns just now; otherwise whether there is more to do.
+    /// Looks for reports of the program of `node`, and goes on as far as the turn goes and no program is waited for.
+    /// None where programs do not take turns just now; otherwise whether there is more to do.
     pub fn serve_lockstep(&mut self, node: usize) -> Option<bool> {
         if self.is_in_lockstep() && self.has_stopped_device() {
             // All wait for the program whose guest stands still.
@@ -271,8 +273,8 @@ impl World<'_> {
             program.waiting.iter().filter(|(_, launch)| launch.store.port == port).count()
         };
         let waiting = lockstep.programs.get(node).map_or(0, of_port);
-        // What is launched in a turn is one. A program that launches on and on, over slots that the card has not taken, has no
-        // more waiting here than there are slots.
+        // What is launched in a turn is one. A program that launches on and on, over slots that the card has not taken,
+        // has no more waiting here than there are slots.
         for _ in waiting..SLOTS as usize {
             let Some(card) = self.nodes.card_mut(node) else { return };
             let Some(launch) = card.take(port) else { return };
@@ -332,8 +334,8 @@ impl World<'_> {
         }
     }
 
-    /// Carries out what is due, in the order of model time, until a program has its turn. True when the processor's turn is
-    /// over before.
+    /// Carries out what is due, in the order of model time, until a program has its turn. True when the processor's
+    /// turn is over before.
     fn advance(&mut self, lockstep: &mut Lockstep) -> bool {
         while !lockstep.programs.iter().any(|program| program.state == State::Acting) {
             if self.common.turn.is_over() {

@@ -1,10 +1,11 @@
 //! Work that a turn leaves to later turns.
 //!
-//! A card that reads memory goes on with what it read, and reads again: a guest that posts a message of 16 MiB in packets of four
-//! bytes, or walks a ring without end, has its card read millions of times without a frame or a deadline in between. Each read is a
-//! step that the turn pays for. A read for which the turn has nothing left is deferred, with all that its card wants done after it,
-//! and the next turn begins there. So what a card has pending counts against the turns of those who serve it, and a connection, a
-//! reset or a request to the monitor waits for one turn at most.
+//! A card that reads memory goes on with what it read, and reads again: a guest that posts a message of 16 MiB in
+//! packets of four bytes, or walks a ring without end, has its card read millions of times without a frame or a
+//! deadline in between. Each read is a step that the turn pays for. A read for which the turn has nothing left is
+//! deferred, with all that its card wants done after it, and the next turn begins there. So what a card has pending
+//! counts against the turns of those who serve it, and a connection, a reset or a request to the monitor waits for one
+//! turn at most.
 
 use niclab_model::nic::{Input, Output};
 use niclab_model::time::{EndOfTime, Time};
@@ -13,7 +14,8 @@ use super::World;
 use crate::shell::node::Node;
 
 impl World<'_> {
-    /// Whether this output waits for another turn. What came with a frame whose data is lent is stored before the frame is gone.
+    /// Whether this output waits for another turn. What came with a frame whose data is lent is stored before the frame
+    /// is gone.
     #[inline]
     pub(super) fn is_for_another_turn(&self, output: &Output, is_lent: bool) -> bool {
         // Programs in lockstep have each read at its instant of model time, and wait for one another anyway.
@@ -23,7 +25,8 @@ impl World<'_> {
             && matches!(output, Output::DmaRead { .. } | Output::WindowRead { .. })
     }
 
-    /// Defers an output, before all else that its card wants done. In a part that was cut, frames that were set aside come before.
+    /// Defers an output, before all else that its card wants done. In a part that was cut, frames that were set aside
+    /// come before.
     #[cold]
     pub(super) fn defer(&mut self, node: usize, output: Output) {
         let is_cut = self.common.cut.is_some();
@@ -39,13 +42,14 @@ impl World<'_> {
         self.nodes.iter().find_map(|(number, node)| is_due(node).then_some(number))
     }
 
-    /// Whether anything is left to do for which nobody waits: frames in flight, or work that a turn left to the next one.
+    /// Whether anything is left to do for which nobody waits: frames in flight, or work that a turn left to the next
+    /// one.
     pub fn has_pending(&self) -> bool {
         self.common.network.is_moving() || self.common.is_owing
     }
 
-    /// Answers the deferred reads of a node whose host is gone: its memory is not read any more. A model ends the message of a read
-    /// that fails, and begins as many more as its ports have messages.
+    /// Answers the deferred reads of a node whose host is gone: its memory is not read any more. A model ends the
+    /// message of a read that fails, and begins as many more as its ports have messages.
     pub(super) fn fail_deferred_reads(&mut self, node: usize) {
         if self.nodes.get(node).is_none_or(|node| node.unsent.is_empty()) {
             return;

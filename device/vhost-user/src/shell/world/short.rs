@@ -1,12 +1,14 @@
-//! The short way of a message: from the sender's slot into the receiver's memory in one pass, where nothing is in the way.
+//! The short way of a message: from the sender's slot into the receiver's memory in one pass, where nothing is in the
+//! way.
 //!
-//! The models, the links and the ledgers do all that they do on the general way, by the same functions: what is left out is the frame
-//! ([`niclab_model::nic::parcel`]), and the queues between the steps. What is in the way is looked for once for each look at a
-//! node's pages ([`World::is_way_clear`]): somebody who watches, faults, programs that take turns, a card with work in hand; and for
-//! each message whether anything is under way. Lines of status and credits that go back are parcels and stores like others. Where
-//! something is in the way, and for what a message causes at its receiver beside a store (an acknowledgement, an interrupt), the
-//! general way is taken, which gets the same out of the same outbox. Launches that ask for the same go together ([`series`]). `tests`
-//! holds one world that has the short way against one that has not.
+//! The models, the links and the ledgers do all that they do on the general way, by the same functions: what is left
+//! out is the frame ([`niclab_model::nic::parcel`]), and the queues between the steps. What is in the way is looked for
+//! once for each look at a node's pages ([`World::is_way_clear`]): somebody who watches, faults, programs that take
+//! turns, a card with work in hand; and for each message whether anything is under way. Lines of status and credits
+//! that go back are parcels and stores like others. Where something is in the way, and for what a message causes at its
+//! receiver beside a store (an acknowledgement, an interrupt), the general way is taken, which gets the same out of the
+//! same outbox. Launches that ask for the same go together ([`series`]). `tests` holds one world that has the short way
+//! against one that has not.
 
 mod series;
 #[cfg(test)]
@@ -39,8 +41,9 @@ impl World<'_> {
         self.nodes.cards().map(|(_, card)| card.counts.carried_on).sum()
     }
 
-    /// Whether nothing is in the way of messages that are launched now. So it stays while slots are taken one after the other: none
-    /// of those who could be in the way gets the world meanwhile, and cards on the short way have no work in hand.
+    /// Whether nothing is in the way of messages that are launched now. So it stays while slots are taken one after the
+    /// other: none of those who could be in the way gets the world meanwhile, and cards on the short way have no work
+    /// in hand.
     pub(super) fn is_way_clear(&self) -> bool {
         !self.is_in_lockstep()
             && !self.common.has_device_faults
@@ -50,7 +53,8 @@ impl World<'_> {
             && self.next_work().is_none()
     }
 
-    /// Carries out what the model of `node` wants done, and all that follows from it on every node, as [`World::settle`] does.
+    /// Carries out what the model of `node` wants done, and all that follows from it on every node, as
+    /// [`World::settle`] does.
     #[inline]
     pub(super) fn follow(&mut self, node: usize, is_way_clear: bool) {
         let is_clear = is_way_clear && self.common.cut.is_none() && self.common.network.is_idle();
@@ -59,8 +63,8 @@ impl World<'_> {
         }
     }
 
-    /// Carries out what the model of `from` has left lying, as far as that goes the short way: in a part of the nodes a receiver that is
-    /// not here yet joins it. False when there is more, or something is under way then.
+    /// Carries out what the model of `from` has left lying, as far as that goes the short way: in a part of the nodes a
+    /// receiver that is not here yet joins it. False when there is more, or something is under way then.
     #[inline]
     fn pass(&mut self, from: usize) -> bool {
         let Some(sender) = self.nodes.get_mut(from).filter(|sender| sender.unsent.is_empty()) else {
@@ -107,8 +111,8 @@ enum Rest {
     Receiver,
 }
 
-/// Carries the parcel that the sender's model has left first: over the links, and into the receiver's model and memory. Who has more
-/// to do then.
+/// Carries the parcel that the sender's model has left first: over the links, and into the receiver's model and memory.
+/// Who has more to do then.
 #[inline]
 fn carry(sender: &mut Node, receiver: &mut Node, common: &mut Common) -> Rest {
     let Card { nic, counts, .. } = &mut sender.card;

@@ -1,9 +1,9 @@
 //! Ordinary frames: Ethernet functions and stations of cards on the two ends, whoever sends.
 //!
-//! A frame that is of no model's protocol goes to the Ethernet function of its node, or, by its address, to the card for a
-//! station of its own, or to both ([`Concern`]). What a node's own stations send to all its Ethernet function hears, and the
-//! other way round, neither over the link: the switch sends to all others. What is addressed goes through the switch and comes
-//! back.
+//! A frame that is of no model's protocol goes to the Ethernet function of its node, or, by its address, to the card
+//! for a station of its own, or to both ([`Concern`]). What a node's own stations send to all its Ethernet function
+//! hears, and the other way round, neither over the link: the switch sends to all others. What is addressed goes
+//! through the switch and comes back.
 
 use niclab_model::fabric::ethernet::Concern;
 use niclab_model::nic::frame::SharedFrame;
@@ -39,8 +39,8 @@ impl World<'_> {
         is_for_stations
     }
 
-    /// Sends what `node` has in a transmit queue of its Ethernet function, by pair, as far as a turn goes. True when there is
-    /// more.
+    /// Sends what `node` has in a transmit queue of its Ethernet function, by pair, as far as a turn goes. True when
+    /// there is more.
     pub fn transmit(&mut self, node: usize, pair: usize) -> bool {
         self.common.turn = Turn::WHOLE;
         self.common.acts += 1;
@@ -74,8 +74,8 @@ impl World<'_> {
         any
     }
 
-    /// Feeds to cards what the guest of `node` sent to stations, and carries out what follows, as far as the turn goes. True when
-    /// there is more: one frame at least is fed.
+    /// Feeds to cards what the guest of `node` sent to stations, and carries out what follows, as far as the turn goes.
+    /// True when there is more: one frame at least is fed.
     fn serve_stations(&mut self, node: usize) -> bool {
         while let Some(sender) = self.common.ethernet.states.get_mut(node)
             && let Some(next) = sender.for_stations.pop_front()

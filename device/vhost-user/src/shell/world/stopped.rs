@@ -9,8 +9,8 @@ use crate::shell::lent::Carried;
 use crate::shell::turn::Turn;
 
 impl World<'_> {
-    /// The front end of `node` stops the device: its card stands still until [`World::start_device`] or [`World::host_reset`].
-    /// False when the driver has not used the device yet, so that there is nothing to keep.
+    /// The front end of `node` stops the device: its card stands still until [`World::start_device`] or
+    /// [`World::host_reset`]. False when the driver has not used the device yet, so that there is nothing to keep.
     pub fn stop_device(&mut self, node: usize) -> bool {
         let Some(card) = self.nodes.card_mut(node) else { return false };
         if card.stopped.is_some() {
@@ -27,7 +27,8 @@ impl World<'_> {
         true
     }
 
-    /// The device of `node` continues where it stopped. What arrived meanwhile may still be in flight: see [`World::go_on`].
+    /// The device of `node` continues where it stopped. What arrived meanwhile may still be in flight: see
+    /// [`World::go_on`].
     pub fn start_device(&mut self, node: usize) {
         let Some(card) = self.nodes.card_mut(node) else { return };
         let Some(stopped) = card.stopped.take() else { return };
@@ -59,9 +60,9 @@ impl World<'_> {
         self.nodes.cards().any(|(_, card)| card.stands_still())
     }
 
-    /// Whether the model time of the card of `node` waits: its device is stopped, or frames that it sent are held for one that
-    /// is. Deadlines would otherwise give messages up that only a debugger delays. A guest that resets its device without
-    /// [`niclab_abi::control::OP_RESET`], and never starts it again, delays those alone that send to it.
+    /// Whether the model time of the card of `node` waits: its device is stopped, or frames that it sent are held for
+    /// one that is. Deadlines would otherwise give messages up that only a debugger delays. A guest that resets its
+    /// device without [`niclab_abi::control::OP_RESET`], and never starts it again, delays those alone that send to it.
     pub(super) fn time_waits(&self, node: usize, card: &Card) -> bool {
         let holds = |other: &Card| other.stopped.as_ref().is_some_and(|stopped| stopped.holds_from(node));
         card.stands_still() || self.nodes.cards().any(|(_, other)| holds(other))

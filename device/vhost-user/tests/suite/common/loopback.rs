@@ -1,5 +1,5 @@
-//! A card that gives back what it is told to send: whatever one descriptor reads, the next one for what comes is filled with.
-//! Its descriptors are chains of the descriptor queues, or lie in rings of the DEC 21140 in the guest's memory.
+//! A card that gives back what it is told to send: whatever one descriptor reads, the next one for what comes is filled
+//! with. Its descriptors are chains of the descriptor queues, or lie in rings of the DEC 21140 in the guest's memory.
 
 use std::collections::VecDeque;
 

@@ -57,8 +57,8 @@ impl Process {
         let file = place("daemon.json".to_owned());
         std::fs::write(&file, serde_json::to_vec(&config).unwrap()).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_niclab-device"));
-        // Tests run at the same time in this process. The vhost-user library receives descriptors that a child inherits.
-        // SAFETY: the call is one that a child may make before it runs another program.
+        // Tests run at the same time in this process. The vhost-user library receives descriptors that a child
+        // inherits. SAFETY: the call is one that a child may make before it runs another program.
         unsafe { command.pre_exec(inherit_no_descriptor) };
         let mut child = command
             .arg("--config")

@@ -1,4 +1,5 @@
-//! A card that has a station on the Ethernet and nothing else: it keeps what comes to it, and sends what a test has it send.
+//! A card that has a station on the Ethernet and nothing else: it keeps what comes to it, and sends what a test has it
+//! send.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -310,8 +310,8 @@ fn move_a_ring() -> (Lab, Vec<Arc<ClusterGuest>>) {
     (lab, vec![guest])
 }
 
-/// A card that answers late, and two requests to it, neither of which is waited for. `between` does something behind the first, whose
-/// bytes are at the address that it is told.
+/// A card that answers late, and two requests to it, neither of which is waited for. `between` does something behind
+/// the first, whose bytes are at the address that it is told.
 fn ask_twice(
     operation: u32,
     status: u32,

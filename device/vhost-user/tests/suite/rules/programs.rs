@@ -1,5 +1,5 @@
-//! The programs that guests run, over the same code, on every kind of card, while rules are looked at: nobody is blamed, whatever the
-//! order in which things happen, and though cards are faulty.
+//! The programs that guests run, over the same code, on every kind of card, while rules are looked at: nobody is
+//! blamed, whatever the order in which things happen, and though cards are faulty.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -259,7 +259,8 @@ fn perform<T: Transport>(
     }
 }
 
-/// Continues the machine of node 1 once a frame is held for it, and then stops and continues all machines until it is over.
+/// Continues the machine of node 1 once a frame is held for it, and then stops and continues all machines until it is
+/// over.
 fn stop_machines(lab: &Lab, guests: &[Arc<ClusterGuest>], is_over: impl Fn() -> bool) {
     let is_held = || {
         let world = lab.daemon().shell().world();

@@ -1,5 +1,5 @@
-//! Drivers with one bug each, of kinds that kind hardware hides: over a kind card they work, over an unkind one some seed finds them. The
-//! same driver without the bug works over both.
+//! Drivers with one bug each, of kinds that kind hardware hides: over a kind card they work, over an unkind one some
+//! seed finds them. The same driver without the bug works over both.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -18,7 +18,8 @@ use niclab_spec::WaitPolicy;
 /// Seeds that a driver is tried with.
 const SEEDS: u64 = 24;
 
-/// A driver with its bug or without, over a card that is unkind by this seed or kind. What went wrong, if something did.
+/// A driver with its bug or without, over a card that is unkind by this seed or kind. What went wrong, if something
+/// did.
 type Driver = fn(seed: Option<u64>, has_bug: bool) -> Result<(), String>;
 
 /// What unkindness finds, and nothing else does.
@@ -158,7 +159,8 @@ fn wants_doorbell(guest: &ClusterGuest) -> bool {
     u64::from_le(word.load(std::sync::atomic::Ordering::SeqCst)) == DOORBELL_WANTED
 }
 
-/// Two launches, the second of which finds the device awake or asleep. The bug: the word is looked at before the launch, not behind it.
+/// Two launches, the second of which finds the device awake or asleep. The bug: the word is looked at before the
+/// launch, not behind it.
 fn doorbell_word(seed: Option<u64>, has_bug: bool) -> Result<(), String> {
     let lab = lab_with(2, |config| {
         config.nodes.iter_mut().for_each(|node| node.nic.wait = WaitPolicy::Block);

@@ -1,5 +1,5 @@
-//! Unkind cards, kind by kind, with a guest that asks and looks by itself: whoever else would serve it waits for the world, and what time it
-//! is, the card is told. So nothing here depends on the machine.
+//! Unkind cards, kind by kind, with a guest that asks and looks by itself: whoever else would serve it waits for the
+//! world, and what time it is, the card is told. So nothing here depends on the machine.
 
 mod drivers;
 mod reseed;

@@ -1,5 +1,5 @@
-//! Flow: what is joined delivers. Packets come from where they must, verdicts speak of the data that they come with, nothing
-//! is acknowledged that is dropped, and nothing that is missing is waited for without being sent again.
+//! Flow: what is joined delivers. Packets come from where they must, verdicts speak of the data that they come with,
+//! nothing is acknowledged that is dropped, and nothing that is missing is waited for without being sent again.
 
 use alloc::borrow::ToOwned as _;
 use alloc::string::String;
@@ -29,7 +29,8 @@ fn kind(assembly: &Assembly, component: usize) -> Option<Kind> {
     assembly.components().get(component).map(|of| of.kind())
 }
 
-/// The components that hold back what is not in order, so that it must be sent again: they may drop what nobody was told of.
+/// The components that hold back what is not in order, so that it must be sent again: they may drop what nobody was
+/// told of.
 fn sequencers(assembly: &Assembly) -> impl Iterator<Item = usize> {
     assembly.of_kind(Kind::SelectiveRepeat).chain(with_policy(assembly, Policy::GoBackN))
 }
@@ -40,7 +41,8 @@ fn with_policy(assembly: &Assembly, policy: Policy) -> impl Iterator<Item = usiz
         .filter(move |place| value(assembly, *place, Parameter::Policy).map(Policy::of) == Some(policy))
 }
 
-/// Packets, headers and data come from where they must: a packet that came from the network does not go back there as it is.
+/// Packets, headers and data come from where they must: a packet that came from the network does not go back there as
+/// it is.
 fn sources(assembly: &Assembly, faults: &mut Vec<Fault>) {
     for (component, of) in assembly.components().iter().enumerate() {
         let row = of.kind().row();
@@ -147,8 +149,8 @@ fn value(assembly: &Assembly, component: usize, parameter: Parameter) -> Option<
     assembly.components().get(component).and_then(|of| of.value(parameter))
 }
 
-/// Duplicates are told from what was dropped and comes again: beside go-back-N by the next number alone, else by all numbers
-/// that can come behind one that is missing.
+/// Duplicates are told from what was dropped and comes again: beside go-back-N by the next number alone, else by all
+/// numbers that can come behind one that is missing.
 fn duplicates(assembly: &Assembly, faults: &mut Vec<Fault>) {
     let go_back_n = with_policy(assembly, Policy::GoBackN).next();
     for place in assembly.of_kind(Kind::DupFind) {

@@ -80,15 +80,16 @@ fn ends_of(assembly: &Assembly, place: usize, connection: &Connection, faults: &
 fn circle(assembly: &Assembly) -> Option<Fault> {
     let numbered = assembly.connections().iter().enumerate();
     let mut wires: Vec<_> = numbered.filter(|(_, connection)| connection.depth == 0).collect();
-    // By component, a bit for each that a wire leads to. A guest chooses the image, so that the work is bounded: rounds, times
-    // components squared.
+    // By component, a bit for each that a wire leads to. A guest chooses the image, so that the work is bounded:
+    // rounds, times components squared.
     let mut next = [0_u64; MAX_COMPONENTS];
     for (_, wire) in &wires {
         if let Some(next) = next.get_mut(wire.from.component) {
             *next |= 1_u64.checked_shl(wire.to.component as u32).unwrap_or(0);
         }
     }
-    // What no wire leads to, or no wire leads away from, is part of no circle. What remains is circles and what joins them.
+    // What no wire leads to, or no wire leads away from, is part of no circle. What remains is circles and what joins
+    // them.
     let is_in = |set: u64, component: usize| set.checked_shr(component as u32).unwrap_or(0) & 1 == 1;
     let mut rest = u64::MAX;
     loop {

@@ -36,7 +36,8 @@ const FORMAT: Setting = Setting {
     default: 0,
 };
 
-/// 1408 bytes were measured with (section 5.2); more than 2040 would not fit the header's nine bits of words (section 3).
+/// 1408 bytes were measured with (section 5.2); more than 2040 would not fit the header's nine bits of words (section
+/// 3).
 const PACKET_BYTES: Setting = words(Parameter::PacketBytes, 1408, 4, 2040);
 
 const PLACEMENT: Setting = flag(Parameter::Placement, false);
@@ -64,13 +65,14 @@ const fn cost(row: Row, flip_flops: u32, luts: u32, source: Source) -> Row {
 
 /// Every kind, in the order of their numbers.
 ///
-/// Resources. Table 1 fixes sums: of CONF1's five components 1643 flip-flops and 1977 look-up tables; 522 and 1403 more for
-/// `genp`, `build_acks` and `timer` in the place of `genp_unreliable`; 369 and 404 for `dup_find` and `drop_pkt`; 116 and 149
-/// for `order_pkts`. How a sum is divided is allotted by what each component must hold: for each of 16 nodes a window
-/// (`genp`), a base and a mask (`build_acks`, `dup_find`), a time (`timer`). Edges are the board's and stubs are constants
-/// that synthesis removes: nothing. What the paper did not build is estimated from what it did: `selective_repeat` as
-/// `dup_find` and `order_pkts` together, and 64 look-up tables that hold an address of 32 bits for each of 32 packets;
-/// `rate_control` as a counter of 32 bits, its comparator and 6 bits of state; `mitigate` as two of these.
+/// Resources. Table 1 fixes sums: of CONF1's five components 1643 flip-flops and 1977 look-up tables; 522 and 1403 more
+/// for `genp`, `build_acks` and `timer` in the place of `genp_unreliable`; 369 and 404 for `dup_find` and `drop_pkt`;
+/// 116 and 149 for `order_pkts`. How a sum is divided is allotted by what each component must hold: for each of 16
+/// nodes a window (`genp`), a base and a mask (`build_acks`, `dup_find`), a time (`timer`). Edges are the board's and
+/// stubs are constants that synthesis removes: nothing. What the paper did not build is estimated from what it did:
+/// `selective_repeat` as `dup_find` and `order_pkts` together, and 64 look-up tables that hold an address of 32 bits
+/// for each of 32 packets; `rate_control` as a counter of 32 bits, its comparator and 6 bits of state; `mitigate` as
+/// two of these.
 pub static KINDS: [Row; 19] = [
     once(row(Kind::HostSend, "host_send", Block::None, &[port("messages", Out, Message)])),
     set(once(row(Kind::HostReceive, "host_receive", Block::None, &[port("data", In, Data)])), &[PLACEMENT]),

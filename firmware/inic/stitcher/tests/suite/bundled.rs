@@ -84,8 +84,8 @@ fn values(assembly: &Assembly) -> BTreeMap<&str, (Kind, &[u32])> {
     of_use.map(|of| (of.name(), (of.kind(), of.values()))).collect()
 }
 
-/// The blocks in which two assemblies differ: in components, in values, in what joins them, or in the ports by which they are
-/// joined to others.
+/// The blocks in which two assemblies differ: in components, in values, in what joins them, or in the ports by which
+/// they are joined to others.
 fn touched(one: &Assembly, other: &Assembly) -> BTreeSet<Block> {
     let all = [Block::A, Block::B, Block::C, Block::None];
     all.into_iter().filter(|block| part(one, *block) != part(other, *block)).collect()

@@ -13,8 +13,8 @@ fn source(name: &str) -> &'static str {
     }
 }
 
-/// A change of a bundled assembly: its name, what is replaced by what (all of them, one after the other), the beginning of
-/// the line that is named, and parts of message and mend.
+/// A change of a bundled assembly: its name, what is replaced by what (all of them, one after the other), the beginning
+/// of the line that is named, and parts of message and mend.
 type Change<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a str, [&'a str; 2]);
 
 fn changed(name: &str, replacements: &[(&str, &str)]) -> String {

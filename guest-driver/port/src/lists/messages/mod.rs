@@ -1,17 +1,18 @@
 //! Sends and receives with the semantics of MPI, on a port that matches messages itself.
 //!
-//! * A receive names a source or takes any, and a tag or takes any. Of the messages that fit it takes the one that was sent
-//!   first, as far as they come from one source; receives take messages in the order in which they were posted.
-//! * Messages up to so many bytes are sent at once. Whose receive is posted, the NIC writes into its memory; the others it
-//!   writes into overflow entries, from which they are copied when the receive comes.
-//! * Of longer messages only the header is sent; the receive that it matches fetches the rest, into its memory and with no
-//!   copy on either side (rendezvous).
-//! * A sender may be a number of messages ahead of each receiver, which gives that credit back as it takes them. So much
-//!   room for unexpected messages there is, so that none is ever refused.
+//! * A receive names a source or takes any, and a tag or takes any. Of the messages that fit it takes the one that was
+//!   sent first, as far as they come from one source; receives take messages in the order in which they were posted.
+//! * Messages up to so many bytes are sent at once. Whose receive is posted, the NIC writes into its memory; the others
+//!   it writes into overflow entries, from which they are copied when the receive comes.
+//! * Of longer messages only the header is sent; the receive that it matches fetches the rest, into its memory and with
+//!   no copy on either side (rendezvous).
+//! * A sender may be a number of messages ahead of each receiver, which gives that credit back as it takes them. So
+//!   much room for unexpected messages there is, so that none is ever refused.
 //!
-//! [`Messages`] is polled. It launches nothing, reads nothing and waits for nothing: what is to be launched next it says by
-//! [`Messages::command`], the events of its port it is told by [`Messages::on_event`], and [`Messages::take_ended`] has what
-//! became of a send or a receive. A peer whose port is not open yet is asked anew when [`Messages::greet_again`] says so.
+//! [`Messages`] is polled. It launches nothing, reads nothing and waits for nothing: what is to be launched next it
+//! says by [`Messages::command`], the events of its port it is told by [`Messages::on_event`], and
+//! [`Messages::take_ended`] has what became of a send or a receive. A peer whose port is not open yet is asked anew
+//! when [`Messages::greet_again`] says so.
 
 mod overflow;
 mod peers;
@@ -88,10 +89,10 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// Terms for a port of so many events, between nodes 0 to `nodes - 1`: messages up to `eager_bytes` are sent at once, and
-    /// a sender is ahead of each receiver by as many messages as `wanted`, while each of them, wherever it is on its way,
-    /// finds room for its events. A message causes at most three at its receiver (stored in a slab, which is unlinked;
-    /// claimed), and a reply; two at its sender (acknowledged, fetched).
+    /// Terms for a port of so many events, between nodes 0 to `nodes - 1`: messages up to `eager_bytes` are sent at
+    /// once, and a sender is ahead of each receiver by as many messages as `wanted`, while each of them, wherever it is
+    /// on its way, finds room for its events. A message causes at most three at its receiver (stored in a slab, which
+    /// is unlinked; claimed), and a reply; two at its sender (acknowledged, fetched).
     ///
     /// # Errors
     /// [`TooFew`].
@@ -122,8 +123,8 @@ impl Terms {
         bytes.saturating_mul(2)
     }
 
-    /// Two more than messages that can be unclaimed, so that two are linked at any time, be it that each of the others is
-    /// held up by one message alone.
+    /// Two more than messages that can be unclaimed, so that two are linked at any time, be it that each of the others
+    /// is held up by one message alone.
     const fn slabs(&self) -> u64 {
         self.credits * (self.nodes.saturating_sub(1)) as u64 + 2
     }
@@ -224,8 +225,8 @@ impl<B: Buffer> Messages<B> {
         node < self.terms.nodes && node != self.own.node
     }
 
-    /// What is to be launched next. Whoever has no slot for it reads events first, for whose places in the queue the device
-    /// may be waiting.
+    /// What is to be launched next. Whoever has no slot for it reads events first, for whose places in the queue the
+    /// device may be waiting.
     #[must_use]
     pub fn command(&self) -> Option<&Encoded> {
         self.commands.front()
@@ -236,8 +237,8 @@ impl<B: Buffer> Messages<B> {
         self.commands.pop_front();
     }
 
-    /// Begins to send the bytes of `place` to a peer. They must stay as they are until the request has ended, which it does
-    /// when the message was stored at the receiver, or fetched by it.
+    /// Begins to send the bytes of `place` to a peer. They must stay as they are until the request has ended, which it
+    /// does when the message was stored at the receiver, or fetched by it.
     pub fn send(&mut self, node: u32, tag: u32, place: Place<B>) -> Request {
         let id = self.next_request();
         let bytes = place.part.bytes;

@@ -40,8 +40,8 @@ impl<B: Buffer> Overflow<B> {
         self.place.sub(0, 0)
     }
 
-    /// So many messages more were stored in it than were claimed and copied, or it is full. Whether it is to be linked again,
-    /// because it is full and all of it was claimed.
+    /// So many messages more were stored in it than were claimed and copied, or it is full. Whether it is to be linked
+    /// again, because it is full and all of it was claimed.
     pub(super) fn change(&mut self, slab: u64, messages: i64, is_unlinked: bool) -> bool {
         let Some(slab) = self.slabs.get_mut(slab as usize) else { return false };
         slab.held += messages;
@@ -51,8 +51,8 @@ impl<B: Buffer> Overflow<B> {
         is_free
     }
 
-    /// Copies a message of so many bytes, which begins at `offset` of the slab, to the begin of `to`, which has room for it.
-    /// Not where a faulty device says that it lies beyond.
+    /// Copies a message of so many bytes, which begins at `offset` of the slab, to the begin of `to`, which has room
+    /// for it. Not where a faulty device says that it lies beyond.
     pub(super) fn copy(&self, slab: u64, offset: u64, to: &Place<B>, bytes: u64) -> bool {
         let end = offset.checked_add(bytes);
         let is_there = slab < self.slabs.len() as u64 && end.is_some_and(|end| end <= self.slab_bytes);

@@ -1,10 +1,10 @@
-//! What the paper says of the processors (section 6.1), beside what three sets of them do here, and why that is something
-//! else.
+//! What the paper says of the processors (section 6.1), beside what three sets of them do here, and why that is
+//! something else.
 //!
 //! The paper prints curves whose values its text gives at a few places only; those are the claims here. Words stand for
-//! ranges, the same everywhere: "almost" and "nearly" a number, from a fifth below it up to it; "over" it, more than it;
-//! "approaches" and "virtually constant", within a fifth; "slightly", up to a tenth; "not dramatically", less than twice.
-//! Each claim says of each set why it differs, or that it does not: one that begins to hold is found as well.
+//! ranges, the same everywhere: "almost" and "nearly" a number, from a fifth below it up to it; "over" it, more than
+//! it; "approaches" and "virtually constant", within a fifth; "slightly", up to a tenth; "not dramatically", less than
+//! twice. Each claim says of each set why it differs, or that it does not: one that begins to hold is found as well.
 
 use super::{IDEAL, Ideal, List, Machine, Measurements};
 use crate::figures::compared::{Compared, Published};

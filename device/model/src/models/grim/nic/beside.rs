@@ -121,8 +121,8 @@ impl Grim {
         }
     }
 
-    /// Messages of a card beside this one may have left its outbound queue, of which it is told where it may wait for that. What
-    /// could not be delivered is counted: it has nobody to be told to.
+    /// Messages of a card beside this one may have left its outbound queue, of which it is told where it may wait for
+    /// that. What could not be delivered is counted: it has nobody to be told to.
     pub(super) fn tell_beside(&mut self, at: Time, place: usize, refused: u32, is_line_due: bool) {
         let channel = self.links[place].channel;
         let Some(index) = self.peripherals.iter().position(|peripheral| peripheral.number == channel) else {

@@ -1,5 +1,5 @@
-//! From frames to endpoints, or, where an endpoint has no room, into card memory: buffers are taken as they are needed, and a frame
-//! for which there is none is refused (section 4.1).
+//! From frames to endpoints, or, where an endpoint has no room, into card memory: buffers are taken as they are needed,
+//! and a frame for which there is none is refused (section 4.1).
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -142,7 +142,8 @@ impl Grim {
 
     /// Endpoints may have room again: what waits in card memory goes to them, the oldest first.
     pub(super) fn drain(&mut self, at: Time) {
-        // A round in which a message is given up leaves room for others: there are as many as messages that have begun, at most.
+        // A round in which a message is given up leaves room for others: there are as many as messages that have begun,
+        // at most.
         loop {
             self.has_room_back = false;
             self.drain_once(at);
@@ -162,8 +163,9 @@ impl Grim {
         }
     }
 
-    /// Messages have waited for long. A card that means harm could begin a long message on each of its channels and end none: it
-    /// would hold all slices and all payload room of an endpoint. What goes on for an endpoint that others wait for has to go on.
+    /// Messages have waited for long. A card that means harm could begin a long message on each of its channels and end
+    /// none: it would hold all slices and all payload room of an endpoint. What goes on for an endpoint that others
+    /// wait for has to go on.
     pub(super) fn take_room_back(&mut self, now: Time) {
         let waiting = self.waiting.iter().filter_map(|place| self.links[*place].queue.front());
         let wanted: BTreeSet<u16> = waiting.map(|held| held.fragment.endpoint).collect();
@@ -405,8 +407,8 @@ impl Grim {
         }
     }
 
-    /// A link's last message was given up by its sender: what came of it is dropped, in card memory and at its endpoint. Its sender is
-    /// told so with the acknowledgement, unless it was told of the message before.
+    /// A link's last message was given up by its sender: what came of it is dropped, in card memory and at its
+    /// endpoint. Its sender is told so with the acknowledgement, unless it was told of the message before.
     fn end_last(&mut self, place: usize) {
         let queue = &mut self.links[place].queue;
         let mut given_up = None;

@@ -211,7 +211,8 @@ impl Grim {
         is_line_due
     }
 
-    /// Tells the program of a channel of messages that the other card could not deliver, or what else its status line says now.
+    /// Tells the program of a channel of messages that the other card could not deliver, or what else its status line
+    /// says now.
     pub(super) fn tell(&mut self, at: Time, place: usize, failures: &Failures, is_line_due: bool) {
         let Self { links, ports, effects, .. } = self;
         let link = &mut links[place];
@@ -258,8 +259,8 @@ impl Grim {
         Header { source, destination, channel, kind, asks: true, sequence: number.get() }
     }
 
-    /// No more was pushed of a message that was begun: it is given up, and its program told, once. Where some of it was sent, the other
-    /// card tells: it may have refused the message before.
+    /// No more was pushed of a message that was begun: it is given up, and its program told, once. Where some of it was
+    /// sent, the other card tells: it may have refused the message before.
     pub(super) fn give_up(&mut self, now: Time, index: usize) {
         let Some(Port { channel, .. }) = self.ports.get_mut(index).and_then(Option::as_mut) else { return };
         let Some((message, has_begun)) = channel.give_up() else { return };

@@ -1,5 +1,6 @@
-//! A bridge between the cluster's network and Ethernet (section 4.3): the payload of a message goes as UDP datagrams over the card's
-//! own Ethernet port, and what ordinary sockets answer goes back as messages. It answers for each address that it was given.
+//! A bridge between the cluster's network and Ethernet (section 4.3): the payload of a message goes as UDP datagrams
+//! over the card's own Ethernet port, and what ordinary sockets answer goes back as messages. It answers for each
+//! address that it was given.
 //!
 //! Constants: headers are those of IP and UDP (RFC 791, RFC 768); bounds are ours.
 
@@ -16,7 +17,8 @@ use crate::nic::{Address, FrameBytes};
 
 /// Bytes of the headers of IPv4 and UDP.
 const HEADER_BYTES: usize = 20 + 8;
-/// Addresses and ports by which a bridge is known at a time. Who invents addresses makes it forget the oldest, and not grow.
+/// Addresses and ports by which a bridge is known at a time. Who invents addresses makes it forget the oldest, and not
+/// grow.
 const MAX_BINDINGS: usize = 64;
 /// Routers that a datagram may pass.
 const TIME_TO_LIVE: u8 = 64;
@@ -251,7 +253,8 @@ mod tests {
                 let mut bent = frame.clone();
                 bent[length] ^= 1 << bit;
                 let work = act(|work| bridge.on_frame(&bent, work));
-                // Of the sender's Ethernet address, and of fields that no sum covers, nobody can tell that they are bent.
+                // Of the sender's Ethernet address, and of fields that no sum covers, nobody can tell that they are
+                // bent.
                 let is_covered = length >= 14;
                 assert!(work.sendings.len() <= usize::from(!is_covered), "bit {bit} of byte {length}");
             }

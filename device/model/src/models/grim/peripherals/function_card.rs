@@ -1,5 +1,5 @@
-//! A card with a function (section 2: hardware accelerators; section 5.4: the companion FPGA card): what comes as a stream of messages
-//! goes through the function and back to its sender. The function is the user's.
+//! A card with a function (section 2: hardware accelerators; section 5.4: the companion FPGA card): what comes as a
+//! stream of messages goes through the function and back to its sender. The function is the user's.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -1,5 +1,5 @@
-//! The I/O card: an i960 with 4 MB of memory and an Ethernet port (sections 5, 6: a Cyclone IQ960-RP). Its handlers send a message
-//! back, bridge messages to Ethernet, and store blocks.
+//! The I/O card: an i960 with 4 MB of memory and an Ethernet port (sections 5, 6: a Cyclone IQ960-RP). Its handlers
+//! send a message back, bridge messages to Ethernet, and store blocks.
 
 use alloc::boxed::Box;
 

@@ -1,8 +1,8 @@
 //! Peripherals: endpoints that are cards beside the NIC, with a channel of their own (sections 2 and 5.5).
 //!
-//! A peripheral says what it does with a message ([`Peripheral`]) and what it is ([`Kind`]); all else is alike for all of them and in
-//! `peripheral_port`: queues in the card's own memory, a processor that handles one message at a time, transfers from card to card over the
-//! node's bus, and a ledger. Nothing of it crosses the host.
+//! A peripheral says what it does with a message ([`Peripheral`]) and what it is ([`Kind`]); all else is alike for all
+//! of them and in `peripheral_port`: queues in the card's own memory, a processor that handles one message at a time,
+//! transfers from card to card over the node's bus, and a ledger. Nothing of it crosses the host.
 //!
 //! A new one is a file of this folder, an entry of [`KINDS`], and a parameter of the model that names its channel.
 
@@ -59,8 +59,8 @@ impl Work {
         self.bytes += bytes as u64;
     }
 
-    /// Sends a message to who has sent this one. Payload has 48 KiB at most, and what is longer than the channel's payload region is
-    /// not sent, and counted.
+    /// Sends a message to who has sent this one. Payload has 48 KiB at most, and what is longer than the channel's
+    /// payload region is not sent, and counted.
     pub fn answer(&mut self, to: &Arrival, handler: u32, arguments: [u32; 4], payload: Vec<u8>) {
         let Arrival { from, interrupt, .. } = *to;
         self.send(from, interrupt, handler, arguments, payload);
@@ -84,8 +84,8 @@ impl Work {
     }
 }
 
-/// What a card beside the NIC does. It has neither clock nor thread: it is called when its processor comes to a message, and what it
-/// wants done is done when the processor is through with it.
+/// What a card beside the NIC does. It has neither clock nor thread: it is called when its processor comes to a
+/// message, and what it wants done is done when the processor is through with it.
 pub trait Peripheral: Send {
     /// Handles a message. False where it has no such handler: its sender is told.
     fn on_message(&mut self, message: &Arrival, work: &mut Work) -> bool;

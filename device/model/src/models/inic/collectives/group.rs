@@ -1,15 +1,17 @@
 //! A group as one of its members has it: a tree over all of them, in the order in which they were named.
 //!
-//! A card speaks with its parent in the tree and with its two children alone. From each of them it takes messages once and in the
-//! order in which they were sent, whatever the assembly promises of that: it counts them, and keeps those that are ahead.
+//! A card speaks with its parent in the tree and with its two children alone. From each of them it takes messages once
+//! and in the order in which they were sent, whatever the assembly promises of that: it counts them, and keeps those
+//! that are ahead.
 //!
-//! A group begins when all have made it: each tells its parent once its children have told it, and the first member tells all. So
-//! no card ever keeps anything of an operation of a group that its host has not made.
+//! A group begins when all have made it: each tells its parent once its children have told it, and the first member
+//! tells all. So no card ever keeps anything of an operation of a group that its host has not made.
 //!
 //! [`rounds`]: barriers and reductions; [`casts`]: multicasts.
 //!
-//! The first thing that goes wrong ends the group, here and, told from card to card, at all members that can be reached: what is
-//! open is over, and so is what is asked for later. Whoever waits asks the cards around now and then whether they are there.
+//! The first thing that goes wrong ends the group, here and, told from card to card, at all members that can be
+//! reached: what is open is over, and so is what is asked for later. Whoever waits asks the cards around now and then
+//! whether they are there.
 
 mod casts;
 mod rounds;
@@ -29,8 +31,8 @@ const CHILDREN: usize = 2;
 /// Messages of a card that may be ahead of one that is missing. A reliable assembly has no more on their way than an
 /// acknowledgement has bits. Ours: a bound.
 const MOST_AHEAD: u32 = 64;
-/// Times that a card may say that it knows nothing of a membership before that is believed: what it sent when it left is on its
-/// way, perhaps, and with it results.
+/// Times that a card may say that it knows nothing of a membership before that is believed: what it sent when it left
+/// is on its way, perhaps, and with it results.
 const MOST_RESETS: u32 = 2;
 
 /// A message that is counted, with its data.

@@ -1,4 +1,5 @@
-//! What cards say to one another: small messages of one packet each, told from those of hosts by the envelope of their frames.
+//! What cards say to one another: small messages of one packet each, told from those of hosts by the envelope of their
+//! frames.
 //!
 //! Seven words of 32 bits, most significant byte first, then data:
 //!
@@ -12,8 +13,9 @@
 //! word 6  bytes of the whole operation; of READY a sum over the members, in their order
 //! ```
 //!
-//! A membership is a card's being in a group from when that is made there to when it is dropped, by a number that this card gives
-//! to no other. So what is still under way of a group that was dropped means nothing to the next one of its name.
+//! A membership is a card's being in a group from when that is made there to when it is dropped, by a number that this
+//! card gives to no other. So what is still under way of a group that was dropped means nothing to the next one of its
+//! name.
 
 use niclab_abi::posts::{
     POST_LEFT, POST_MAX_COLLECTIVE_BYTES, POST_NOT_RELIABLE, POST_UNALIKE, POST_UNREACHABLE,

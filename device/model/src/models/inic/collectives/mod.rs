@@ -1,11 +1,13 @@
-//! Collectives: barriers, multicasts and reductions of groups of nodes, which cards carry out among themselves. Section 1 names
-//! them as what the architecture extends to; how, is this project's.
+//! Collectives: barriers, multicasts and reductions of groups of nodes, which cards carry out among themselves. Section
+//! 1 names them as what the architecture extends to; how, is this project's.
 //!
-//! The unit stands beside the circuit, at the edges where hosts' messages come in and go out. What cards say to one another are
-//! messages of their own, which go through the assembly like any other: that they arrive, whatever the network does, is the
-//! assembly's business, and an assembly that does not see to it carries no collectives. No host is woken in between.
+//! The unit stands beside the circuit, at the edges where hosts' messages come in and go out. What cards say to one
+//! another are messages of their own, which go through the assembly like any other: that they arrive, whatever the
+//! network does, is the assembly's business, and an assembly that does not see to it carries no collectives. No host is
+//! woken in between.
 //!
-//! * [`group`]: a group as one member has it: its tree, its neighbours, how it begins and ends, and what it is asked for;
+//! * [`group`]: a group as one member has it: its tree, its neighbours, how it begins and ends, and what it is asked
+//!   for;
 //! * [`message`]: what cards say to one another; [`unit`]: what groups act on.
 
 mod group;
@@ -228,7 +230,8 @@ impl Collectives {
         true
     }
 
-    /// Takes what the card has heard of other cards. Returns the next message that is to be sent to one, once all is taken.
+    /// Takes what the card has heard of other cards. Returns the next message that is to be sent to one, once all is
+    /// taken.
     pub(super) fn next(&mut self, now: Time, card: &mut Card) -> Option<(Time, Message)> {
         while let Some(news) = card.take_news() {
             match news {

@@ -36,8 +36,8 @@ impl Peer {
 pub(in crate::models::inic) struct BuildAcks {
     /// Packets that may be not acknowledged before one must be (section 3).
     threshold: u32,
-    /// Whether the last packet of a message is acknowledged at once. The paper has no such rule: with it alone, the tail of each
-    /// message waits for its sender's timer.
+    /// Whether the last packet of a message is acknowledged at once. The paper has no such rule: with it alone, the
+    /// tail of each message waits for its sender's timer.
     acknowledge_last: bool,
     peers: Numbered<Peer>,
 }

@@ -16,8 +16,8 @@ impl Begin for Arrivals {
 }
 
 pub(in crate::models::inic) struct DupFind {
-    /// Packets that it remembers behind one that is missing. With `order_pkts` beside it none: what that drops comes again and
-    /// is no duplicate, and the two do not communicate (section 4.7).
+    /// Packets that it remembers behind one that is missing. With `order_pkts` beside it none: what that drops comes
+    /// again and is no duplicate, and the two do not communicate (section 4.7).
     beyond: u32,
     arrivals: Numbered<Arrivals>,
 }

@@ -1,12 +1,13 @@
-//! Says which packet is next (section 4.3): cuts messages into packets, keeps them until they are acknowledged, and sends them
-//! again where they are not.
+//! Says which packet is next (section 4.3): cuts messages into packets, keeps them until they are acknowledged, and
+//! sends them again where they are not.
 //!
-//! To each node at most the outstanding limit of packets is not acknowledged. When a timer expires, the last of them goes again,
-//! which makes the receiver say what it has; what it then does not have goes again, too. A 0 before a 1 in a mask is a packet
-//! that was lost: it goes again at once, unless it was sent after the one that came.
+//! To each node at most the outstanding limit of packets is not acknowledged. When a timer expires, the last of them
+//! goes again, which makes the receiver say what it has; what it then does not have goes again, too. A 0 before a 1 in
+//! a mask is a packet that was lost: it goes again at once, unless it was sent after the one that came.
 //!
-//! A node that does not answer so many expiries in a row fails all messages to it. Its packets keep their numbers and lose their
-//! data, so that the next message still follows the last one that came: they go again, void, with the next message.
+//! A node that does not answer so many expiries in a row fails all messages to it. Its packets keep their numbers and
+//! lose their data, so that the next message still follows the last one that came: they go again, void, with the next
+//! message.
 //!
 //! Constants: ours.
 
@@ -165,9 +166,10 @@ impl Genp {
             return None;
         };
         let acknowledged = base.next().ahead_of(link.oldest) as usize;
-        // The lowest bit of a mask is that of the packet that is missing. Were it believed, a node could have all packets be there
-        // and none acknowledged: nothing would go again, no timer would run, and its messages would never end.
-        // Nor one that acknowledges what has not left: its data is still to be read, and then kept for nobody.
+        // The lowest bit of a mask is that of the packet that is missing. Were it believed, a node could have all
+        // packets be there and none acknowledged: nothing would go again, no timer would run, and its messages would
+        // never end. Nor one that acknowledges what has not left: its data is still to be read, and then kept for
+        // nobody.
         let (oldest, mut first) = (link.oldest, link.outstanding.iter().take(acknowledged).zip(0..));
         let has_left = first.all(|(packet, index)| packet.has_left(node, oldest.plus(index), card));
         if acknowledged > link.outstanding.len() || mask & 1 != 0 || !has_left {

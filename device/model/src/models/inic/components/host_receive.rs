@@ -1,11 +1,11 @@
 //! Joins packets to messages in the host's memory.
 //!
-//! The header names neither message nor offset. Where packets come in order, the one that is marked as the last ends a message,
-//! and the next begins one. Where they do not, the sender puts a word before the data of each: number of the message, and of the
-//! packet in it.
+//! The header names neither message nor offset. Where packets come in order, the one that is marked as the last ends a
+//! message, and the next begins one. Where they do not, the sender puts a word before the data of each: number of the
+//! message, and of the packet in it.
 //!
-//! A message gets the room that was posted first when its first packet comes. While there is none its packets wait in the card's
-//! memory; those of other nodes pass.
+//! A message gets the room that was posted first when its first packet comes. While there is none its packets wait in
+//! the card's memory; those of other nodes pass.
 //!
 //! Constants: ours.
 
@@ -23,13 +23,13 @@ use crate::models::inic::token::{Data, Token};
 use crate::platform::trace_tag::TraceTag;
 use crate::time::Time;
 
-/// Packets of a message that may be there behind one that is missing. A network that loses one packet of a long message fills no
-/// more memory than that.
+/// Packets of a message that may be there behind one that is missing. A network that loses one packet of a long message
+/// fills no more memory than that.
 const MAX_AHEAD: usize = 4_096;
 
-/// Later messages of a node that may begin before one of which packets are missing is given up, and messages that are remembered
-/// once they ended: what comes of them then is dropped. A reliable sender is never so far ahead of a packet that is missing: the mask
-/// of an acknowledgement has 32 bits.
+/// Later messages of a node that may begin before one of which packets are missing is given up, and messages that are
+/// remembered once they ended: what comes of them then is dropped. A reliable sender is never so far ahead of a packet
+/// that is missing: the mask of an acknowledgement has 32 bits.
 const MESSAGES_BEHIND: u32 = 64;
 
 /// A message of which packets are missing.
@@ -147,8 +147,8 @@ impl HostReceive {
         }
     }
 
-    /// Packets come in order, and none is missing: an assembly that loses some, or lets them overtake, must say in each where it goes
-    /// (the check's `Unplaced`).
+    /// Packets come in order, and none is missing: an assembly that loses some, or lets them overtake, must say in each
+    /// where it goes (the check's `Unplaced`).
     fn on_ordered(peer: &mut Peer, at: Time, data: Box<Data>, card: &mut Card) -> Option<Box<Data>> {
         if peer.is_skipping {
             peer.is_skipping = !data.is_last;
@@ -187,7 +187,8 @@ impl HostReceive {
         card: &mut Card,
     ) -> Option<Box<Data>> {
         let Some(Place { message, packet }) = place_of(&data) else {
-            // It is void: which message it was of nobody says. What is missing of that one is found by those that follow.
+            // It is void: which message it was of nobody says. What is missing of that one is found by those that
+            // follow.
             return None;
         };
         // A packet behind which there can be no number would make a message of none of its packets whole.
@@ -252,8 +253,8 @@ impl HostReceive {
         }
     }
 
-    /// One packet that waits goes on, where there is room now. A guest that posts no room for long has a whole memory of packets
-    /// waiting: each is a step, so that the circuit can pause between them.
+    /// One packet that waits goes on, where there is room now. A guest that posts no room for long has a whole memory
+    /// of packets waiting: each is a step, so that the circuit can pause between them.
     fn go_on(&mut self, io: &mut Io<'_>) -> bool {
         if self.left_to_ask == 0 && io.card.has_room_posted() {
             self.left_to_ask = self.waiting.len();

@@ -1,5 +1,5 @@
-//! Says when the host is interrupted (section 4.10): after so many bytes, for messages of some size, of some node. All of it can be
-//! changed while it runs.
+//! Says when the host is interrupted (section 4.10): after so many bytes, for messages of some size, of some node. All
+//! of it can be changed while it runs.
 
 use niclab_abi::posts::POST_ANY_SOURCE;
 

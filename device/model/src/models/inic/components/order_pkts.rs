@@ -1,9 +1,9 @@
-//! Lets packets pass in the order of their numbers (section 4.7). Of a packet that is ahead of one that is missing data and
-//! header are dropped, so that acknowledgements do not tell of it.
+//! Lets packets pass in the order of their numbers (section 4.7). Of a packet that is ahead of one that is missing data
+//! and header are dropped, so that acknowledgements do not tell of it.
 //!
-//! One thing the paper leaves open: a timer sends the last packet again to be told what is missing. If that packet is dropped
-//! here without a word, nobody ever says. So the header of a dropped packet that is marked as sent again goes on, marked as
-//! dropped: it is answered, and not counted as arrived.
+//! One thing the paper leaves open: a timer sends the last packet again to be told what is missing. If that packet is
+//! dropped here without a word, nobody ever says. So the header of a dropped packet that is marked as sent again goes
+//! on, marked as dropped: it is answered, and not counted as arrived.
 
 use crate::models::inic::arrivals::Number;
 use crate::models::inic::circuit::{Component, Io};

@@ -1,8 +1,9 @@
 //! Takes frames from the network interface (section 4.8): over the card's own bus into its memory.
 //!
-//! Each node's packets that wait for room in the host's memory have a share of the card's. Whatever other nodes send, and however
-//! long a program posts no room, the packet that completes a message for which there is room finds memory: behind it no more than
-//! the outstanding limit can wait. A packet for which there is none is marked: its header is still read.
+//! Each node's packets that wait for room in the host's memory have a share of the card's. Whatever other nodes send,
+//! and however long a program posts no room, the packet that completes a message for which there is room finds memory:
+//! behind it no more than the outstanding limit can wait. A packet for which there is none is marked: its header is
+//! still read.
 
 use crate::fabric::ethernet::{self, node_of_mac};
 use crate::models::inic::circuit::{Component, Io};

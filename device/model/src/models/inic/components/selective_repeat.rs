@@ -1,5 +1,5 @@
-//! Keeps packets that are ahead of one that is missing, and lets them pass when it has come: only what was lost goes again
-//! (announced in section 4.7). It finds duplicates as well: to order packets it must know which have come.
+//! Keeps packets that are ahead of one that is missing, and lets them pass when it has come: only what was lost goes
+//! again (announced in section 4.7). It finds duplicates as well: to order packets it must know which have come.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};

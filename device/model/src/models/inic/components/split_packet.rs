@@ -1,10 +1,10 @@
-//! Takes a packet apart into header and data (section 4.2). With `xmit` the only one that knows the format: numbers leave it as
-//! wide as any format may need, so that all other components stay as they are when the format changes.
+//! Takes a packet apart into header and data (section 4.2). With `xmit` the only one that knows the format: numbers
+//! leave it as wide as any format may need, so that all other components stay as they are when the format changes.
 //!
-//! What a header says of its sender is believed, as on any network whose cards alone send its frames. Nobody else does here: a card
-//! writes its own number, whatever a program asks for or an image says, and of a guest's Ethernet function the shell takes no
-//! frame of this kind (`ethernet_forged_cluster_frame`). Whoever could send in the name of a node could have it and this one send
-//! again for ever.
+//! What a header says of its sender is believed, as on any network whose cards alone send its frames. Nobody else does
+//! here: a card writes its own number, whatever a program asks for or an image says, and of a guest's Ethernet function
+//! the shell takes no frame of this kind (`ethernet_forged_cluster_frame`). Whoever could send in the name of a node
+//! could have it and this one send again for ever.
 
 use alloc::boxed::Box;
 

@@ -1,10 +1,11 @@
-//! Another assembly under running guests: the one before drains, the FPGAs are programmed (section 1: in milliseconds), and the host
-//! is told.
+//! Another assembly under running guests: the one before drains, the FPGAs are programmed (section 1: in milliseconds),
+//! and the host is told.
 //!
-//! From the beginning on, messages that are posted wait in the card. What was posted before ends by the assembly before: it is
-//! sent, acknowledged where that is waited for, and what has come waits no longer for room. When an assembly cannot end, because a
-//! node does not answer or a program posts no room, and nothing comes to its end for [`DRAIN_LIMIT`], it is given up: what is left fails by name. While
-//! the FPGAs are programmed frames that come are lost. Port, regions, room and messages that wait are the card's, and stay.
+//! From the beginning on, messages that are posted wait in the card. What was posted before ends by the assembly
+//! before: it is sent, acknowledged where that is waited for, and what has come waits no longer for room. When an
+//! assembly cannot end, because a node does not answer or a program posts no room, and nothing comes to its end for
+//! [`DRAIN_LIMIT`], it is given up: what is left fails by name. While the FPGAs are programmed frames that come are
+//! lost. Port, regions, room and messages that wait are the card's, and stay.
 //!
 //! Constants: ours.
 
@@ -28,11 +29,13 @@ use crate::models::inic::token::{Message, Token};
 use crate::nic::hand_over::{HandOver, HandOverError, Progress, Switch};
 use crate::time::{Span, Time};
 
-/// How long an assembly that drains may get nowhere, in model time. Far longer than any round trip, and shorter than the patience of
-/// people and of simulations. Live it is as long in wall time: programs that post no room may merely have lost their cores.
+/// How long an assembly that drains may get nowhere, in model time. Far longer than any round trip, and shorter than
+/// the patience of people and of simulations. Live it is as long in wall time: programs that post no room may merely
+/// have lost their cores.
 const DRAIN_LIMIT: Span = Span::from_ns(2_000_000_000);
 
-/// How long it may go on getting somewhere by nothing but messages that come: from cards that take no other assembly they never end.
+/// How long it may go on getting somewhere by nothing but messages that come: from cards that take no other assembly
+/// they never end.
 const LONGEST_WAIT: Span = Span::from_ns(30_000_000_000);
 
 /// The machine that programs the FPGAs, in profiles and in timelines.

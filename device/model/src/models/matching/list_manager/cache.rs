@@ -1,18 +1,18 @@
 //! The cache of a few items (section 3.2), and local memory's one port that fills it.
 //!
-//! It holds the items that come next: between headers the first ones of the list that was searched last, behind a header's begin
-//! those behind the item that is being sent. The walk goes along the list's links and asks for an item as soon as a place is
-//! free. The item that is being sent stands in a register of its own, which is free while a header is passed on: so at a header's
-//! begin the first item that is not in the cache is asked for. Behind the list's last item, and when what a message leaves of its
-//! item is known, the walk begins at the head again.
+//! It holds the items that come next: between headers the first ones of the list that was searched last, behind a
+//! header's begin those behind the item that is being sent. The walk goes along the list's links and asks for an item
+//! as soon as a place is free. The item that is being sent stands in a register of its own, which is free while a
+//! header is passed on: so at a header's begin the first item that is not in the cache is asked for. Behind the list's
+//! last item, and when what a message leaves of its item is known, the walk begins at the head again.
 
 use alloc::collections::VecDeque;
 
 use super::{Handle, Linked, Search, Store, item_at, items_of};
 use crate::models::matching::item::WORDS;
 
-/// Items that are held at most: in as many places as a cache may have, and in the register. Section 3.2: "two or three 64 byte
-/// items". A power of two.
+/// Items that are held at most: in as many places as a cache may have, and in the register. Section 3.2: "two or three
+/// 64 byte items". A power of two.
 const MOST: usize = 4;
 
 /// An item that is here, or on its way.
@@ -30,8 +30,8 @@ pub(super) struct Cache {
     latency: u64,
     /// Whose items it holds.
     search: Search,
-    /// A ring, in the order of the walk: the item at the walk's place n is at n modulo its size. Which places it holds, the first
-    /// one and the one behind the last, is below.
+    /// A ring, in the order of the walk: the item at the walk's place n is at n modulo its size. Which places it holds,
+    /// the first one and the one behind the last, is below.
     held: [Held; MOST],
     first: usize,
     /// The place in the walk of what is asked for next.
@@ -123,7 +123,8 @@ impl Cache {
         self.port_free_at = self.port_free_at.max(now) + words;
     }
 
-    /// Keeps what stands at the head of what is searched, in its order. Where nothing has changed that is all or nothing.
+    /// Keeps what stands at the head of what is searched, in its order. Where nothing has changed that is all or
+    /// nothing.
     #[inline]
     fn rewind(&mut self, lists: &[VecDeque<Linked>]) {
         if self.is_stale {
@@ -167,7 +168,8 @@ impl Cache {
     }
 }
 
-/// What decides on the cycles that the cache and the port take. Places count from an item of the walk, cycles from one of them.
+/// What decides on the cycles that the cache and the port take. Places count from an item of the walk, cycles from one
+/// of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Phase {
     first: isize,
@@ -177,8 +179,8 @@ pub(super) struct Phase {
 }
 
 impl Cache {
-    /// What decides in cycle `now`, with the walk at `index`. What came before then, or is free since, is the same as if now. None
-    /// while lists that have changed were not looked at.
+    /// What decides in cycle `now`, with the walk at `index`. What came before then, or is free since, is the same as
+    /// if now. None while lists that have changed were not looked at.
     pub(super) fn phase(&self, now: u64, index: usize) -> Option<Phase> {
         let held = self.next.checked_sub(self.first).filter(|held| *held <= MOST && !self.is_stale)?;
         let mut at = [0; MOST];

@@ -10,8 +10,8 @@ pub(super) fn elsewhere(list: &VecDeque<Linked>) -> usize {
     list.iter().filter(|linked| linked.store != Store::Card).count()
 }
 
-/// Takes the item with a handle out of a list: the item, if it was there, and how many items were looked at or moved for it.
-/// Handles rise in a list, but for where their numbers begin anew: there all items are looked at.
+/// Takes the item with a handle out of a list: the item, if it was there, and how many items were looked at or moved
+/// for it. Handles rise in a list, but for where their numbers begin anew: there all items are looked at.
 pub(super) fn remove(list: &mut VecDeque<Linked>, handle: Handle) -> (Option<Linked>, u64) {
     let guess = list.partition_point(|linked| linked.handle < handle);
     let mut steps = u64::from(list.len().max(1).ilog2()) + 1;

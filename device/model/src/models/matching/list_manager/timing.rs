@@ -9,22 +9,24 @@ pub struct Timing {
     /// [`Self::memory_latency`].
     pub cache_items: usize,
     /// Cycles from a request to the first word out of local memory. Tables 2 and 3: memory is ten cycles away from the
-    /// processors. Assumed: the match unit's local memory is as far; the paper says only that the cache covers its round trip.
+    /// processors. Assumed: the match unit's local memory is as far; the paper says only that the cache covers its
+    /// round trip.
     pub memory_latency: u64,
     /// Words of the input FIFO. Assumed: two items; the paper names no depth.
     pub fifo_words: usize,
     /// What lies between two headers, and what changes of a list take.
     pub steps: Steps,
-    /// Cycles from the begin of a header to the first word of the first item that is spilled. Follows from the bus's prices.
+    /// Cycles from the begin of a header to the first word of the first item that is spilled. Follows from the bus's
+    /// prices.
     pub spill_latency: u64,
-    /// Cycles from one spilled item to the next. All that a header meets are asked for as it begins, one behind the other.
-    /// Follows from the bus's prices.
+    /// Cycles from one spilled item to the next. All that a header meets are asked for as it begins, one behind the
+    /// other. Follows from the bus's prices.
     pub spill_interval: u64,
 }
 
-/// What the list manager does between two headers and to change a list. It is one sequencer: it does one step after the other,
-/// and what needs words of 64 bits does one word a cycle, as everything in this unit. The paper names the steps (section 3.2) and
-/// prices none, so each is the least that a clocked step can take.
+/// What the list manager does between two headers and to change a list. It is one sequencer: it does one step after the
+/// other, and what needs words of 64 bits does one word a cycle, as everything in this unit. The paper names the steps
+/// (section 3.2) and prices none, so each is the least that a clocked step can take.
 ///
 /// ```text
 /// succeeded, offset, length heard:  address | DMA command 2 | event 2 | item changed 2 or unlinked 3
@@ -32,16 +34,16 @@ pub struct Timing {
 /// done heard:                       hear | pull | the next header's first word is passed to the unit
 /// ```
 ///
-/// So a header that the list keeps its item for costs 28 cycles and 8 for each item traversed, and one that uses its item up one
-/// cycle more. Nothing of this is fitted; [`Steps::FITTED`] is what would be.
+/// So a header that the list keeps its item for costs 28 cycles and 8 for each item traversed, and one that uses its
+/// item up one cycle more. Nothing of this is fitted; [`Steps::FITTED`] is what would be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Steps {
     /// To take the unit's last word and see that it is done. Section 5.4: "notify the list manager". Assumed: one
     /// cycle.
     pub hear: u64,
-    /// To pull the next header's first word out of the header buffer. Section 3.2: "pulls it out of the header buffer and
-    /// passes it to the match unit". Assumed: one cycle, and not before the last header is done with: the text has pulling and
-    /// passing as one act. The words behind the first follow as they are passed.
+    /// To pull the next header's first word out of the header buffer. Section 3.2: "pulls it out of the header buffer
+    /// and passes it to the match unit". Assumed: one cycle, and not before the last header is done with: the text has
+    /// pulling and passing as one act. The words behind the first follow as they are passed.
     pub pull: u64,
     /// To add the unit's offset to where the item's memory begins. Section 3.2: "used by the list manager to create the
     /// appropriate DMA commands". Assumed: one cycle.
@@ -52,8 +54,8 @@ pub struct Steps {
     pub event_words: u64,
     /// Words of an item that are written back when it has taken a message and stays. Assumed: offset and threshold.
     pub update_words: u64,
-    /// Links that are written to take an item out of its list: of the item before, of the item behind, of the free places.
-    /// Section 3.2: "deleting items from the posted receive queue". Assumed: one cycle each.
+    /// Links that are written to take an item out of its list: of the item before, of the item behind, of the free
+    /// places. Section 3.2: "deleting items from the posted receive queue". Assumed: one cycle each.
     pub unlink_words: u64,
     /// Links that are written to append an item: of the free places, of the item before. Section 3.2: "adding items
     /// to". Assumed: one cycle each; the item's own words come on top.
@@ -81,12 +83,12 @@ impl Steps {
         link_words: 2,
     };
 
-    /// With four cycles from `done` to the next header instead. Fitted: to the paper's 19, 6 and 2.3 % over ideal hardware of 24
-    /// cycles and 8 an item (section 6.1), to show beside what is derived. No card has it.
+    /// With four cycles from `done` to the next header instead. Fitted: to the paper's 19, 6 and 2.3 % over ideal
+    /// hardware of 24 cycles and 8 an item (section 6.1), to show beside what is derived. No card has it.
     pub const FITTED: Self = Self { pull: 3, ..Self::DERIVED };
 
-    /// From the cycle in which `done` is heard to the one in which the next header's first word is passed, where nothing else is
-    /// to be done.
+    /// From the cycle in which `done` is heard to the one in which the next header's first word is passed, where
+    /// nothing else is to be done.
     #[must_use]
     pub const fn turnaround(&self) -> u64 {
         self.hear + self.pull

@@ -1,13 +1,14 @@
-//! A timing automaton for the walk along a list: what happens from one entity to the next, from a header's begin to its end, found
-//! once and then done at once.
+//! A timing automaton for the walk along a list: what happens from one entity to the next, from a header's begin to its
+//! end, found once and then done at once.
 //!
-//! All that decides how these cycles pass is a [`Phase`]: the unit's place, how many words wait, which verdicts are on their way,
-//! what the cache holds and when it comes, and how near the list's end is. From there a step leads to another phase, or to the
-//! header's end, for each class of data: the unit's way through its program, with what data must be for it to go that way
-//! ([`Path`]). Phases and steps are seen as they are first passed by the list manager itself, and only where all items that decide
-//! are in local memory. Steps that a header went from its begin to its end are put together to one ([`Whole`]), if they are few: so a short
-//! search is one step, and of its header and items only that is computed which its answer depends on. Everything else, and data of a
-//! class that was not met, is for the list manager, word by word or not. So is what it does between two headers.
+//! All that decides how these cycles pass is a [`Phase`]: the unit's place, how many words wait, which verdicts are on
+//! their way, what the cache holds and when it comes, and how near the list's end is. From there a step leads to
+//! another phase, or to the header's end, for each class of data: the unit's way through its program, with what data
+//! must be for it to go that way ([`Path`]). Phases and steps are seen as they are first passed by the list manager
+//! itself, and only where all items that decide are in local memory. Steps that a header went from its begin to its end
+//! are put together to one ([`Whole`]), if they are few: so a short search is one step, and of its header and items
+//! only that is computed which its answer depends on. Everything else, and data of a class that was not met, is for the
+//! list manager, word by word or not. So is what it does between two headers.
 
 #[cfg(any(test, debug_assertions))]
 mod beside;
@@ -22,26 +23,28 @@ use crate::models::matching::item::{Item, WORDS};
 use crate::models::matching::program::{DONE, FAILED, SUCCEEDED};
 use crate::models::matching::unit::{Expected, Path, Unit};
 
-/// Phases and steps at most. Attack: lists whose items are of ever other classes, for a program with many, would fill this
-/// machine's memory. Ours: bounds.
+/// Phases and steps at most. Attack: lists whose items are of ever other classes, for a program with many, would fill
+/// this machine's memory. Ours: bounds.
 const MOST_PHASES: usize = 128;
 /// Ours: a bound, for the same.
 const MOST_STEPS: usize = 512;
-/// Steps from one phase at most. Attack: items of ever other classes would each be tried with all of them. Ours: a bound.
+/// Steps from one phase at most. Attack: items of ever other classes would each be tried with all of them. Ours: a
+/// bound.
 const MOST_STEPS_EACH: usize = 12;
 /// Looks in a row from one phase that lead nowhere before no more are taken there. Ours: a bound on what looking costs.
 const MOST_FAILURES: u32 = 64;
-/// Cycles and words that must be left to whoever watches beyond those of a step. Ours: more than a burst that depends on them.
+/// Cycles and words that must be left to whoever watches beyond those of a step. Ours: more than a burst that depends
+/// on them.
 const MARGIN_CYCLES: u64 = 128;
 /// Verdicts on their way at most. Ours: more than there can be.
 const MOST_VERDICTS: usize = 4;
 /// Entities that a step sends at most before the end of the list. Ours: a bound; the built-in program needs one.
 const MOST_ENTITIES: usize = 3;
-/// Steps that are put together to one for a header at most. Ours: a bound; the built-in program needs three for one whose first item
-/// matches.
+/// Steps that are put together to one for a header at most. Ours: a bound; the built-in program needs three for one
+/// whose first item matches.
 const MOST_TOGETHER: usize = 6;
-/// Headers' steps that are put together at most, and from one phase. Attack: lists whose items are of ever other classes would have ever
-/// others put together, and every header would be tried with all of them. Ours: bounds.
+/// Headers' steps that are put together at most, and from one phase. Attack: lists whose items are of ever other
+/// classes would have ever others put together, and every header would be tried with all of them. Ours: bounds.
 const MOST_WHOLE: usize = 64;
 /// Ours: a bound, for the same.
 const MOST_WHOLE_EACH: usize = 4;
@@ -289,7 +292,8 @@ struct Walker<'a> {
 }
 
 impl Walker<'_> {
-    /// Passes a step; false, and nothing is done but that its words are `fed`, if it is not the data's, or if it takes too long.
+    /// Passes a step; false, and nothing is done but that its words are `fed`, if it is not the data's, or if it takes
+    /// too long.
     #[inline(always)]
     fn pass(&mut self, step: &Step, fed: &mut Fed) -> bool {
         let Self { unit, fifos, job, lists, uses, .. } = self;
@@ -349,8 +353,9 @@ impl ListManager {
         self.walks.whole
     }
 
-    /// Goes along the list as far as is known how, and looks at one step more while it is passed. Nobody stops it before cycle
-    /// `ends` or before so many words were issued. Whether it has gone to the end of a header, and to where the next one may begin.
+    /// Goes along the list as far as is known how, and looks at one step more while it is passed. Nobody stops it
+    /// before cycle `ends` or before so many words were issued. Whether it has gone to the end of a header, and to
+    /// where the next one may begin.
     pub(super) fn walk(&mut self, ends: u64, last_word: u64) -> bool {
         if !self.unit.has_automaton() {
             return false;
@@ -398,13 +403,14 @@ impl ListManager {
         waits
     }
 
-    /// Items from the next one on that can decide on a step: those that it sends, and those behind them that the cache meets.
+    /// Items from the next one on that can decide on a step: those that it sends, and those behind them that the cache
+    /// meets.
     const fn most_ahead(&self) -> usize {
         self.cache.places() + MOST_ENTITIES + 1
     }
 
-    /// Where it is, if it is at a header's begin or between two entities, no item has matched, and all items that decide are in local
-    /// memory.
+    /// Where it is, if it is at a header's begin or between two entities, no item has matched, and all items that
+    /// decide are in local memory.
     fn phase(&self) -> Option<Phase> {
         let job = self.job.as_ref()?;
         let begins = job.sent == 0;
@@ -626,7 +632,8 @@ impl ListManager {
         let Some(path) = written.and_then(|written| self.seen(looking, fed, written, &[])) else {
             return true;
         };
-        // From where the list's end is not in sight, it is so for the next phase, too: where it comes into sight is looked at then.
+        // From where the list's end is not in sight, it is so for the next phase, too: where it comes into sight is
+        // looked at then.
         let most = self.most_ahead();
         let is_far = self.walks.known.get(looking.from).is_some_and(|from| from.phase.ahead == most);
         let phase = if is_far { Phase { ahead: most, head: 0, ..phase } } else { phase };
@@ -700,8 +707,8 @@ impl Walks {
     }
 }
 
-/// From when on, and from which place of the walk, the cache counts at a header's end. Where an item has matched, the list manager is
-/// at work since its result.
+/// From when on, and from which place of the walk, the cache counts at a header's end. Where an item has matched, the
+/// list manager is at work since its result.
 const fn reference(cycle: u64, job: &Job) -> (u64, usize) {
     let now = if matches!(job.said, Said::Nothing) { cycle } else { job.result_at };
     (now, if job.has_settled { 0 } else { job.verdicts })
@@ -776,8 +783,8 @@ mod tests {
         manager
     }
 
-    /// Headers that an item takes and some that none does, no two alike, one by one or all at once. How many cycles of a hundred were
-    /// walked.
+    /// Headers that an item takes and some that none does, no two alike, one by one or all at once. How many cycles of
+    /// a hundred were walked.
     fn run(manager: &mut ListManager, at_once: bool) -> u64 {
         let (cycle, walked) = (manager.cycle, manager.walked());
         for number in 0..90_u32 {
@@ -857,7 +864,8 @@ mod tests {
 
     #[test]
     fn a_whole_step_of_a_long_list_is_none_of_a_short_one() {
-        // Headers that one of the first items takes, of lists that become shorter; each is held to the list manager without automata.
+        // Headers that one of the first items takes, of lists that become shorter; each is held to the list manager
+        // without automata.
         for misses in 0..4 {
             let mut unit = Unit::new(&portals().unwrap()).unwrap();
             unit.automate(0);

@@ -1,7 +1,7 @@
 //! What travels between a queue's program and the hardware around it.
 //!
-//! A command is a word: bits 15..0 say what, 31..16 are a word's index, 47..32 a slot. Some have further words. What the
-//! program gets has the same form.
+//! A command is a word: bits 15..0 say what, 31..16 are a word's index, 47..32 a slot. Some have further words. What
+//! the program gets has the same form.
 //!
 //! Constants: ours.
 
@@ -17,7 +17,8 @@ pub const HEADER: u16 = 2;
 pub const SEND: u16 = 3;
 /// Command: forget what was fetched and not sent.
 pub const DROP: u16 = 4;
-/// Command: fetch the slot's item behind those that were fetched before. Answered by word 0 of the slot's scratch memory.
+/// Command: fetch the slot's item behind those that were fetched before. Answered by word 0 of the slot's scratch
+/// memory.
 pub const FETCH: u16 = 5;
 /// Command: answered by a word of the slot's scratch memory.
 pub const LOAD: u16 = 6;

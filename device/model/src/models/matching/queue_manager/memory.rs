@@ -17,8 +17,8 @@ pub const MAX_ITEMS: usize = u16::MAX as usize;
 /// Words of scratch memory for each slot.
 const SCRATCH_WORDS: usize = 4;
 
-/// Items that may be fetched and not sent: four ahead, and those that are asked for before the program knows that the list
-/// has ended.
+/// Items that may be fetched and not sent: four ahead, and those that are asked for before the program knows that the
+/// list has ended.
 const MAX_FETCHED: usize = 6;
 
 /// An item out of memory.

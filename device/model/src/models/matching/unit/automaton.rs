@@ -1,13 +1,14 @@
 //! A timing automaton: what the engine does between two branches, found once and then done at once.
 //!
-//! All that decides how cycles pass is in [`At`]: the next word, a branch under way, how many words wait, are fed and may pass. With
-//! that known, cycles are, up to the next word whose branch or output depends on a predicate, the same each time, whatever data the
-//! words hold. So a [`Node`] has their sum, and leads to another for each class of data: whether the branch is taken and the output
-//! written. Nodes are made when they are first met. Of the data, only that is computed which a later branch or output can depend
-//! on ([`liveness`]), by the engine's own function. It knows nothing of what a program is for.
+//! All that decides how cycles pass is in [`At`]: the next word, a branch under way, how many words wait, are fed and
+//! may pass. With that known, cycles are, up to the next word whose branch or output depends on a predicate, the same
+//! each time, whatever data the words hold. So a [`Node`] has their sum, and leads to another for each class of data:
+//! whether the branch is taken and the output written. Nodes are made when they are first met. Of the data, only that
+//! is computed which a later branch or output can depend on ([`liveness`]), by the engine's own function. It knows
+//! nothing of what a program is for.
 //!
-//! Where no node can be made, the engine goes on word by word: at the begin of each node its state is right, but for registers that
-//! nothing looks at any more.
+//! Where no node can be made, the engine goes on word by word: at the begin of each node its state is right, but for
+//! registers that nothing looks at any more.
 
 mod formula;
 mod liveness;
@@ -31,15 +32,17 @@ use super::operation::{Operation, active};
 use super::{Burst, Control, Registers};
 use crate::models::matching::fifo::{Fifos, MAX_WORDS, OUTPUT_CYCLES};
 
-/// Nodes at most. Attack: a program all of branches, fed such that each comes in another state, would fill this machine's memory.
-/// What has no node then is done word by word. The built-in program and its list manager need fewer than a hundred. Ours: a bound.
+/// Nodes at most. Attack: a program all of branches, fed such that each comes in another state, would fill this
+/// machine's memory. What has no node then is done word by word. The built-in program and its list manager need fewer
+/// than a hundred. Ours: a bound.
 const MOST_NODES: usize = 1 << 10;
-/// What all nodes do to data at most, and what one of them does at most, each of whose words has eight slots. Ours: bounds, for the same.
+/// What all nodes do to data at most, and what one of them does at most, each of whose words has eight slots. Ours:
+/// bounds, for the same.
 const MOST_MICROS: usize = 1 << 12;
 /// Ours: a bound, see above.
 const MOST_MICROS_EACH: usize = 8 * LONGEST as usize;
-/// Words of a program at most: a longer one is done word by word. Attack: what is looked at from each word is computed anew when
-/// a program is loaded and used. Ours: a bound.
+/// Words of a program at most: a longer one is done word by word. Attack: what is looked at from each word is computed
+/// anew when a program is loaded and used. Ours: a bound.
 const MOST_PROGRAM_WORDS: usize = 1 << 10;
 /// Places of the table of nodes: a power of two, and half of it stays free.
 const PLACES: usize = 2 * MOST_NODES;
@@ -66,7 +69,8 @@ struct At {
     feed: u8,
     /// Cycles that may pass, or [`PLENTY`].
     most: u8,
-    /// The class of the data that the next word meets, if that is known: whether its branch is taken, and its output written.
+    /// The class of the data that the next word meets, if that is known: whether its branch is taken, and its output
+    /// written.
     class: Option<u8>,
 }
 
@@ -218,8 +222,8 @@ impl Automaton {
         control.predicates = self.values[2 * REGISTERS] as u16;
     }
 
-    /// Goes that way, and says what it wrote that may be anything; none, and nothing is done, if the data is of another class, or if
-    /// that is not right.
+    /// Goes that way, and says what it wrote that may be anything; none, and nothing is done, if the data is of another
+    /// class, or if that is not right.
     #[inline(always)]
     pub fn go(
         &mut self,

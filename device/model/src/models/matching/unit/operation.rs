@@ -1,9 +1,9 @@
 //! Words, taken apart for execution.
 //!
 //! What a word does in every cycle is decided once, when the program is loaded: which slots do anything, where carries
-//! stop, which bits a comparison may change. What is left for the cycle has few branches. Groups of lanes are handled all at
-//! once: with `tops`, the highest bit of each group, a carry out of a group is kept from the next, and a result of a
-//! comparison stands at its group's top until [`Results`] spreads it over the lanes.
+//! stop, which bits a comparison may change. What is left for the cycle has few branches. Groups of lanes are handled
+//! all at once: with `tops`, the highest bit of each group, a carry out of a group is kept from the next, and a result
+//! of a comparison stands at its group's top until [`Results`] spreads it over the lanes.
 //!
 //! Constants: ours, how a decoded word is kept; lanes are the paper's section 4.2.
 

@@ -1,5 +1,5 @@
-//! The engine once more, plainly: the fields of a word as they are written, group of lanes by group. What the fast one is
-//! held to.
+//! The engine once more, plainly: the fields of a word as they are written, group of lanes by group. What the fast one
+//! is held to.
 //!
 //! Constants: lanes of 16 bits, the paper's section 4.2.
 

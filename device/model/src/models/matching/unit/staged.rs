@@ -1,24 +1,25 @@
 //! The engine stage by stage, for tests: written from section 4 of the paper and `docs/match/MACHINE.md` alone.
 //!
-//! A word reads its operands in its first cycle, operates in the second, writes in the third (section 4.1). What the paper says of
-//! ports and paths is here as it says it, and nothing hides what it would do wrong:
+//! A word reads its operands in its first cycle, operates in the second, writes in the third (section 4.1). What the
+//! paper says of ports and paths is here as it says it, and nothing hides what it would do wrong:
 //!
-//! * **Input FIFO unit**: it writes in the word's first cycle, through ports that are read before they are written (section 4.2.1).
-//!   So a word does not see what it takes itself, and the next one does.
-//! * **All other writes** are in the third cycle, through ports that are written before they are read: the word issued two cycles
-//!   later reads them out of the register file. The one issued a cycle later has read too early, and gets them by forwarding
-//!   (section 4.1, the dashed lines of Figure 3) when it operates.
+//! * **Input FIFO unit**: it writes in the word's first cycle, through ports that are read before they are written
+//!   (section 4.2.1). So a word does not see what it takes itself, and the next one does.
+//! * **All other writes** are in the third cycle, through ports that are written before they are read: the word issued
+//!   two cycles later reads them out of the register file. The one issued a cycle later has read too early, and gets
+//!   them by forwarding (section 4.1, the dashed lines of Figure 3) when it operates.
 //! * **Predicates** are read in the second cycle, written before they are read (section 4.2.4).
-//! * **A branch** reads its predicate in its second cycle and is resolved in its third: two delay slots, whose own branches a taken
-//!   one invalidates (section 4.2.5).
-//! * **An empty FIFO** invalidates the word that needs input and holds the program counter. What was issued goes on; a branch
-//!   waits, so that both its delay slots are issued (section 4.2.5).
+//! * **A branch** reads its predicate in its second cycle and is resolved in its third: two delay slots, whose own
+//!   branches a taken one invalidates (section 4.2.5).
+//! * **An empty FIFO** invalidates the word that needs input and holds the program counter. What was issued goes on; a
+//!   branch waits, so that both its delay slots are issued (section 4.2.5).
 //!
-//! Where the text leaves two readings, its "strict ordering semantics" decide (section 4.1: the operations of a word are
-//! independent, and "their results are available for use by the next instruction"):
+//! Where the text leaves two readings, its "strict ordering semantics" decide (section 4.1: the operations of a word
+//! are independent, and "their results are available for use by the next instruction"):
 //!
-//! * A word takes input into a register that the word before is about to write: the older result comes to the register file a
-//!   cycle behind the newer input. It is not written; what the taking word reads itself is the older result all the same.
+//! * A word takes input into a register that the word before is about to write: the older result comes to the register
+//!   file a cycle behind the newer input. It is not written; what the taking word reads itself is the older result all
+//!   the same.
 //! * A branch that waits has read its predicate before: its own word's comparisons are not seen, however long it waits.
 
 use alloc::collections::VecDeque;

@@ -1,4 +1,5 @@
-//! Launches of one port as a series: what [`Requester::on_store`] does with each that passes through the FIFO RAM without a stop.
+//! Launches of one port as a series: what [`Requester::on_store`] does with each that passes through the FIFO RAM
+//! without a stop.
 
 use niclab_abi::bar::{PAYLOAD_WORDS, TAG_WORDS};
 
@@ -19,7 +20,8 @@ use crate::platform::trace_tag::TraceTag;
 use crate::time::{Passage, Span, Time};
 
 impl Requester {
-    /// The way of the next launches of a port with this code, where nothing keeps them and none of them is owed an answer.
+    /// The way of the next launches of a port with this code, where nothing keeps them and none of them is owed an
+    /// answer.
     pub(in crate::models::ultra) fn way(&self, port: u32, code: u32) -> Option<Way> {
         let index = port as usize;
         if !self.accepts_store(index) || !self.may_send(index) {
@@ -195,7 +197,8 @@ impl Launches<'_> {
         before == effects.interface.busy_until(&self.stores)
     }
 
-    /// Carries on at most so many behind `one`, which began as `before` says, as far as each is the one before it a span later.
+    /// Carries on at most so many behind `one`, which began as `before` says, as far as each is the one before it a
+    /// span later.
     #[inline(always)]
     fn carry_on(&mut self, before: &Standing, one: &mut Worked, most: usize, effects: &mut Effects) {
         let busy_until = self.busy_until(effects);
@@ -203,8 +206,8 @@ impl Launches<'_> {
         one.run.by = by;
         let mut left = most as u64;
         while left > 0 {
-            // Of the lines and the credit that are waited for, each comes later than the one before: those that were there for `one` let so
-            // many pass, none where it waited itself, and what comes later ends the run.
+            // Of the lines and the credit that are waited for, each comes later than the one before: those that were
+            // there for `one` let so many pass, none where it waited itself, and what comes later ends the run.
             let unheld = self.port.page.not_held(one.fed);
             let opened = self.window.opened_by(one.loaded.head).into();
             let times = left.min(unheld).min(opened).min(self.port.page.until_line());
@@ -227,7 +230,8 @@ impl Launches<'_> {
         self.transmits.pass_again(of_transmits, times);
     }
 
-    /// All places after so many more, each so much later than the one before it. Whether the status line is due for the last.
+    /// All places after so many more, each so much later than the one before it. Whether the status line is due for the
+    /// last.
     #[inline(always)]
     fn again(&mut self, times: u64, by: Span, effects: &mut Effects) -> bool {
         let Self { queue: (index, _), port, window, fifo, stores, loads, transmits, .. } = self;

@@ -56,8 +56,8 @@ const MAX_LOOKS: usize = 1 << 16;
 struct Figures {
     /// Bytes of a short put.
     short_bytes: u64,
-    /// From the sender's first store to the receiver's load of the event, one put under way, one entry posted for all of
-    /// them; the median.
+    /// From the sender's first store to the receiver's load of the event, one put under way, one entry posted for all
+    /// of them; the median.
     wall_one_way_p50_ns: u64,
     /// The same, 99 of 100.
     wall_one_way_p99_ns: u64,

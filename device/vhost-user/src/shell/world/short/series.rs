@@ -1,10 +1,10 @@
 //! Launches of one port that ask for the same, carried together: the short way, for as many at a time as there are
 //! ([`niclab_model::nic::series`]).
 //!
-//! Both models, both links and the turn are asked first how many there may be. Then so many are taken out of the page, all
-//! through the sender's model, all over the links, and all into the receiver's model and memory: nothing comes back to the sender
-//! before its host looks at its memory again, so that this order is not to be told from one by one. Whatever cannot be so is taken by
-//! itself, and goes the short way or the general one.
+//! Both models, both links and the turn are asked first how many there may be. Then so many are taken out of the page,
+//! all through the sender's model, all over the links, and all into the receiver's model and memory: nothing comes back
+//! to the sender before its host looks at its memory again, so that this order is not to be told from one by one.
+//! Whatever cannot be so is taken by itself, and goes the short way or the general one.
 
 use niclab_model::nic::series::Way;
 
@@ -13,7 +13,8 @@ use crate::shell::node::Node;
 use crate::shell::turn::{LAUNCH_NS, WORK_UNIT_NS, frame_ns};
 use crate::shell::world::Common;
 
-/// Most that a message takes out of a turn beside slot and frame: work that its two cards say they do. Ours: several times what they say.
+/// Most that a message takes out of a turn beside slot and frame: work that its two cards say they do. Ours: several
+/// times what they say.
 const WORK_NS: u32 = 1_000;
 
 impl World<'_> {

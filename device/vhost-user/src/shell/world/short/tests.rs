@@ -188,8 +188,8 @@ impl Side {
         }
     }
 
-    /// All that there is, and how many messages took the short way, how many of these as a series, and how many of these were carried
-    /// on.
+    /// All that there is, and how many messages took the short way, how many of these as a series, and how many of
+    /// these were carried on.
     fn whole(&mut self) -> (String, [u64; 3]) {
         let mut world = self.cluster.world();
         let node = |(_, node): (usize, &mut Node)| {
@@ -325,8 +325,8 @@ fn config_of(source: &Source, file: &ClusterFile) -> DaemonConfig {
     })
 }
 
-/// Has both do the same, and holds them against one another all along. How many messages took the short way, how many of these as a
-/// series, and how many of these were carried on.
+/// Has both do the same, and holds them against one another all along. How many messages took the short way, how many
+/// of these as a series, and how many of these were carried on.
 fn hold(config: &DaemonConfig, acts: &[Act]) -> Result<[u64; 3], TestCaseError> {
     let (mut general, mut short) = (Side::new(config, false), Side::new(config, true));
     for (number, act) in acts.iter().enumerate() {
@@ -418,8 +418,9 @@ proptest! {
     }
 }
 
-/// Bursts of one or two senders to one receiver, so long that they come into a steady state, and what ends it: lines of status on a
-/// shared bus, registers, other senders, credit that comes late, queues and FIFOs that are full, and whatever else is done meanwhile.
+/// Bursts of one or two senders to one receiver, so long that they come into a steady state, and what ends it: lines of
+/// status on a shared bus, registers, other senders, credit that comes late, queues and FIFOs that are full, and
+/// whatever else is done meanwhile.
 fn bursts() -> impl Strategy<Value = Vec<Act>> {
     let burst = (prop_oneof![5 => Just(0_usize), 1 => Just(2)], 0..=8_u32, any::<u64>(), 1..=32_u8, 0..4_u64);
     let burst = burst.prop_map(|(node, begin, payload, count, behind)| {

@@ -1,8 +1,9 @@
 //! Multicasts: out of one host's memory, from card to card over the tree, into memory that every other host has posted.
 //!
-//! A card passes data on as it comes, and keeps it until all is there and its host has room for it. When it is in that memory, and
-//! everybody behind the card has said as much, the card says so to the one from which it came. A root has a few multicasts under
-//! way at most, so that what cards keep is bounded whatever programs do; the others wait with their data in the root's memory.
+//! A card passes data on as it comes, and keeps it until all is there and its host has room for it. When it is in that
+//! memory, and everybody behind the card has said as much, the card says so to the one from which it came. A root has a
+//! few multicasts under way at most, so that what cards keep is bounded whatever programs do; the others wait with
+//! their data in the root's memory.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -156,7 +157,8 @@ impl Group {
         true
     }
 
-    /// Stores a multicast that is whole into the room that is posted next. Returns whether there still is such a multicast.
+    /// Stores a multicast that is whole into the room that is posted next. Returns whether there still is such a
+    /// multicast.
     pub(in crate::models::inic::collectives) fn store_cast(&mut self, io: &mut Io<'_>, name: Name) -> bool {
         let Some(cast) = self.casts.open.get_mut(&name) else { return false };
         cast.is_here = true;

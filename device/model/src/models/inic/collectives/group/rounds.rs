@@ -1,8 +1,8 @@
 //! Barriers and reductions. Every member asks for the same ones in the same order, so that they are counted.
 //!
-//! Values go up the tree: a card combines its own, then those of its first child, then of its second, as far as all of them are
-//! there, and passes what it has made of them on; so that a long reduction is on all of its way at once. The first member's is
-//! the result. It goes down, into the memory of each host. A barrier is a reduction of nothing.
+//! Values go up the tree: a card combines its own, then those of its first child, then of its second, as far as all of
+//! them are there, and passes what it has made of them on; so that a long reduction is on all of its way at once. The
+//! first member's is the result. It goes down, into the memory of each host. A barrier is a reduction of nothing.
 //!
 //! A member may be some operations ahead of others. Of more than that nothing is sent, and nothing taken.
 
@@ -237,7 +237,8 @@ impl Group {
         true
     }
 
-    /// A part of the first operation's result: it goes down, and into the host's memory. Returns whether that was the last of it.
+    /// A part of the first operation's result: it goes down, and into the host's memory. Returns whether that was the
+    /// last of it.
     fn on_result(&mut self, io: &mut Io<'_>, data: &[u8]) -> bool {
         let Some(round) = self.rounds.open.front_mut() else { return false };
         let Some((local, Asked { task, bytes })) = &round.local else { return false };

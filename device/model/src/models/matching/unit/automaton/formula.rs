@@ -1,9 +1,10 @@
-//! What a way through the program does to data, and what data must be for it to be the way: the words that are passed, taken apart into
-//! values that follow from one another.
+//! What a way through the program does to data, and what data must be for it to be the way: the words that are passed,
+//! taken apart into values that follow from one another.
 //!
-//! A way is straight, and is only gone where everything on it is as expected. So registers are names: a word that is taken or copied costs
-//! nothing, and what nothing looks at is left out. What is the same each time is found once. And what is expected of a predicate says
-//! what it comes from: that a word branches behind `p2 = p1 and p9` says that both are 1, and no predicate is computed.
+//! A way is straight, and is only gone where everything on it is as expected. So registers are names: a word that is
+//! taken or copied costs nothing, and what nothing looks at is left out. What is the same each time is found once. And
+//! what is expected of a predicate says what it comes from: that a word branches behind `p2 = p1 and p9` says that both
+//! are 1, and no predicate is computed.
 //!
 //! Constants: none of the model's.
 
@@ -16,12 +17,14 @@ use niclab_isa::{AluOp, PREDICATES, REGISTERS};
 use super::super::operation::{Arithmetic, Match, Operation, active, tops_of_nonzero};
 use super::liveness::{self, Set};
 
-/// Places of values: registers of the ALU, of the ternary unit, all predicates in one, and behind them what is computed.
+/// Places of values: registers of the ALU, of the ternary unit, all predicates in one, and behind them what is
+/// computed.
 pub const PLACES: usize = 256;
 /// The place of the predicates.
 const START_PREDICATES: usize = 2 * REGISTERS;
-/// How often what is expected is followed back and what is known on: a way on which more follows from that is tested for it.
-/// Attack: predicates that depend on one another along a long way would be gone through as often as it has words. Ours: a bound.
+/// How often what is expected is followed back and what is known on: a way on which more follows from that is tested
+/// for it. Attack: predicates that depend on one another along a long way would be gone through as often as it has
+/// words. Ours: a bound.
 const MOST_PASSES: usize = 16;
 
 /// What a way writes.
@@ -78,7 +81,8 @@ pub struct Formula {
     lines: Vec<Line>,
     /// What is written that may be anything, first and second.
     written: [u8; 2],
-    /// Registers that are others behind it, by their numbers in [`liveness::registers`], and the places of their values.
+    /// Registers that are others behind it, by their numbers in [`liveness::registers`], and the places of their
+    /// values.
     registers: Vec<(u8, u8)>,
     /// Predicates that are, and the bits that they are.
     predicates: Vec<(u8, (u8, u8))>,
@@ -87,8 +91,8 @@ pub struct Formula {
 }
 
 impl Formula {
-    /// Computes all values from registers, predicates and input; false where anything is not as expected. Nothing but `values`
-    /// changes.
+    /// Computes all values from registers, predicates and input; false where anything is not as expected. Nothing but
+    /// `values` changes.
     #[inline(always)]
     pub fn evaluate(&self, values: &mut [u64; PLACES], input: impl Fn(u8) -> u64) -> bool {
         for line in &self.lines {
@@ -203,8 +207,8 @@ impl Builder {
         self.expect_bit(self.predicate(predicate), is);
     }
 
-    /// A word is passed, all slots of which but the branch do something; see [`Registers::execute`]. `take` words were taken before. What it
-    /// writes is expected to be this.
+    /// A word is passed, all slots of which but the branch do something; see [`Registers::execute`]. `take` words were
+    /// taken before. What it writes is expected to be this.
     pub fn pass(
         &mut self,
         operation: &Operation,
@@ -417,7 +421,8 @@ impl Builder {
         }
     }
 
-    /// What is expected becomes tests of values, but for what follows from other tests: those of values with lower numbers.
+    /// What is expected becomes tests of values, but for what follows from other tests: those of values with lower
+    /// numbers.
     fn make_tests(&mut self) {
         for ((name, place), is) in core::mem::take(&mut self.known) {
             let mut follows = None;

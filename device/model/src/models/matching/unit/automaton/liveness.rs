@@ -1,5 +1,5 @@
-//! Which registers and predicates a program's future looks at: all that a branch, an output or its value can depend on, from a
-//! word on. The others may hold anything, and no cycle, word or result would be another.
+//! Which registers and predicates a program's future looks at: all that a branch, an output or its value can depend on,
+//! from a word on. The others may hold anything, and no cycle, word or result would be another.
 //!
 //! Constants: ours, how a set of registers is kept.
 
@@ -19,9 +19,9 @@ const PREDICATES: u32 = 32;
 const CONSTANT: Set = 1 | 1 << TERNARY | 1 << PREDICATES;
 const ALL: Set = ((1 << 48) - 1) & !CONSTANT;
 
-/// How often the program is gone through until nothing changes. Attack: a program whose registers depend on one another along a
-/// long way back would be gone through as often as it has words, each time that it is loaded. One that has not settled by then
-/// is taken to look at everything. Ours: a bound.
+/// How often the program is gone through until nothing changes. Attack: a program whose registers depend on one another
+/// along a long way back would be gone through as often as it has words, each time that it is loaded. One that has not
+/// settled by then is taken to look at everything. Ours: a bound.
 const MOST_PASSES: usize = 64;
 
 pub const fn alu(register: u8) -> Set {
@@ -97,7 +97,8 @@ impl Liveness {
     }
 }
 
-/// What a word but for its branch looks at where `after` is looked at behind it, and the slots that have to do anything for that.
+/// What a word but for its branch looks at where `after` is looked at behind it, and the slots that have to do anything
+/// for that.
 pub fn before(operation: &Operation, after: Set) -> (Set, u8) {
     let (mut slots, mut written, mut read) = (0, 0, 0);
     if operation.has(active::TERNARY) {

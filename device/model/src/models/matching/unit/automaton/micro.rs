@@ -100,8 +100,8 @@ struct Slot {
     writes: Set,
 }
 
-/// What a word does of which anything is needed, `after` being looked at behind it, in an order in which each slot finds what the word
-/// before left.
+/// What a word does of which anything is needed, `after` being looked at behind it, in an order in which each slot
+/// finds what the word before left.
 pub fn of_word(operation: &Operation, after: Set, take: u8, cycle: u8) -> Vec<Micro> {
     let mut slots = slots(operation, take, cycle);
     slots.retain(|slot| matches!(slot.micro, Micro::Output { .. }) || slot.writes & after != 0);
