@@ -30,16 +30,16 @@ fn most_bytes(driver: Driver) -> &'static str {
 const CASES: [&[&str]; 18] = [
     &["--case", "plain"],
     &["--case", "rebind"],
-    &["--case", "unkind", "--seeds", "4"],
+    &["--case", "adversarial", "--seeds", "4"],
     &["--case", "kill"],
     &["--case", "plain", "--kernel", "watching"],
     &["--case", "rebind", "--kernel", "watching"],
     &["--case", "bad-status", "--kernel", "watching"],
     &["--case", "combined", "--kernel", "watching"],
     &["--case", "kill", "--kernel", "watching"],
-    &["--case", "unkind", "--kernel", "watching"],
+    &["--case", "adversarial", "--kernel", "watching"],
     &["--case", "reload", "--kernel", "watching"],
-    &["--case", "unkind", "--seeds", "4", "--from", "5"],
+    &["--case", "adversarial", "--seeds", "4", "--from", "5"],
     &["--case", "delay"],
     &["--case", "stale"],
     &["--case", "invalid-value"],
@@ -71,7 +71,7 @@ struct Found {
     wall: Duration,
 }
 
-/// The first verdict by which a bug is named: by a rule, a kernel that watches, or by a seed of an unkind device where
+/// The first verdict by which a bug is named: by a rule, a kernel that watches, or by a seed of an adversarial device where
 /// a kind one was fine.
 fn named(cases: &[Value], is_plain_fine: bool) -> Option<(String, String)> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -88,8 +88,8 @@ fn named(cases: &[Value], is_plain_fine: bool) -> Option<(String, String)> {
         if case["believed_device"] == true {
             return Some((format!("the device was believed: {}", text(&names.first()?["by"])), label));
         }
-        (case["case"] == "unkind" && is_plain_fine && !names.is_empty())
-            .then(|| ("seed of an unkind device".to_owned(), label))
+        (case["case"] == "adversarial" && is_plain_fine && !names.is_empty())
+            .then(|| ("seed of an adversarial device".to_owned(), label))
     })
 }
 

@@ -218,7 +218,7 @@ pub const FAULTS: &[Fault] = &[
         name: "a frame that comes twice is taken twice",
         component: "../../grim/nic/inbound",
         sound: "let is_taken = match self.links[place].frames.foresee(number) {",
-        broken: "let is_doubled = self.links[place].frames.foresee(number) == Reception::Doubled;\n        let is_taken = match if FAULT && is_doubled { Reception::Next } else { self.links[place].frames.foresee(number) } {",
+        broken: "let is_duplicated = self.links[place].frames.foresee(number) == Reception::Duplicated;\n        let is_taken = match if FAULT && is_duplicated { Reception::Next } else { self.links[place].frames.foresee(number) } {",
         finder: Finder::Swarm,
     },
     Fault {

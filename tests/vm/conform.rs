@@ -40,7 +40,7 @@ fn a_good_driver_passes_and_what_can_be_seen_of_a_bad_one_is_told_with_the_line_
 
 /// The cases of a run, and how it ended.
 fn cases(niclab: &Niclab, conform: &[&str]) -> (i32, Vec<Value>) {
-    let outcome = niclab.run([&["conform", "--case", "unkind", "--one-boot", "--json"], conform].concat());
+    let outcome = niclab.run([&["conform", "--case", "adversarial", "--one-boot", "--json"], conform].concat());
     let cases = outcome.json()["cases"].as_array().cloned().unwrap_or_else(|| panic!("no cases: {outcome}"));
     (outcome.code(), cases)
 }
@@ -56,7 +56,7 @@ fn several_seeds_have_one_boot_and_one_that_finds_a_bug_is_named() {
     // A card that is given seed 1 answers a request of its driver's first ones just before the limit, as one that
     // begins with it does.
     let (_, again) = cases(&niclab, &["--from", "0", "--seeds", "2"]);
-    let at_limit = |case: &Value| case["unkind"]["reply_at_limit"].as_u64();
+    let at_limit = |case: &Value| case["adversarial"]["reply_at_limit"].as_u64();
     assert!(at_limit(&sound[0]).is_some() && at_limit(&again[1]).is_some(), "{sound:#?} {again:#?}");
     assert!(sound[1..].iter().any(|case| at_limit(case).is_none()), "one is as the other: {sound:#?}");
 
@@ -83,7 +83,7 @@ fn several_seeds_have_one_boot_and_one_that_finds_a_bug_is_named() {
     let (code, cases) = cases(&niclab, &conform);
     let last = cases.last().expect("a case");
     assert_eq!((code, &last["passed"]), (1, &Value::Bool(false)), "{cases:#?}");
-    let again = format!("--case unkind --from {} --one-boot", last["seed"]);
+    let again = format!("--case adversarial --from {} --one-boot", last["seed"]);
     assert!(last["repeat"].as_str().is_some_and(|line| line.contains(&again)), "{last:#}");
     assert!(niclab.processes().is_empty(), "{:#?}", niclab.processes());
 }
@@ -98,7 +98,7 @@ fn wrong_use_and_drivers_that_cannot_be_built_have_codes_of_their_own() {
     let unknown = niclab.run(["conform", "--case", "no-such"]);
     assert_eq!(unknown.code(), 2, "{unknown}");
     assert!(unknown.stderr.contains("rebind"), "{unknown}");
-    let none = niclab.run(["conform", "--case", "unkind", "--seeds", "0"]);
+    let none = niclab.run(["conform", "--case", "adversarial", "--seeds", "0"]);
     assert_eq!(none.code(), 2, "what tries nothing has not passed: {none}");
     let other = niclab.run(["conform", "--case", "plain", "--one-boot"]);
     assert_eq!(other.code(), 2, "{other}");

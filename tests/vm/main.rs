@@ -26,4 +26,4 @@ mod stops;
 mod template;
 mod template_attacks;
 mod terminal;
-mod unkind;
+mod adversarial;

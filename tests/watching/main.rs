@@ -8,7 +8,7 @@ use niclab_harness::{Niclab, Outcome, put_selftest};
 use niclab_spec::NicModel;
 use serde_json::Value;
 
-/// Seeds of an unkind device over the cards of each model: a thousand and two over all six.
+/// Seeds of an adversarial device over the cards of each model: a thousand and two over all six.
 const SEEDS: &str = "167";
 
 /// Each fault of the planted driver, and the kind of finding that it is.
@@ -138,8 +138,8 @@ fn all_that_happens_to_drivers_is_quiet_whatever_the_card() {
 }
 
 #[test]
-fn a_thousand_seeds_of_an_unkind_device_are_quiet() {
-    assert_all_conform(&["--case", "unkind", "--seeds", SEEDS, "--one-boot"]);
+fn a_thousand_seeds_of_an_adversarial_device_are_quiet() {
+    assert_all_conform(&["--case", "adversarial", "--seeds", SEEDS, "--one-boot"]);
 }
 
 #[test]

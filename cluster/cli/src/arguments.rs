@@ -125,7 +125,7 @@ pub enum Command {
     /// undecided. Exits with 0 when no budget broke, 1 when one did, 2 when a scenario is wrong, 3 when one could not
     /// be run.
     Check(CheckArgs),
-    /// Put a driver to the test: run a command over devices that are unkind and faulty, and over all that happens to
+    /// Put a driver to the test: run a command over devices that are adversarial and faulty, and over all that happens to
     /// drivers.
     ///
     /// Each case has a cluster of its own: killed programs, rebinding, unloading, reboots, each device fault. One table
@@ -306,7 +306,7 @@ pub struct CheckArgs {
     /// Have every NIC do what the manual allows and kind hardware seldom does, drawn from this seed (docs/FAULTS.md).
     /// Budgets of scenarios that are close may break by it; messages must not.
     #[arg(long, value_name = "SEED", value_parser = seed, allow_negative_numbers = true)]
-    pub unkind: Option<u64>,
+    pub adversarial: Option<u64>,
     /// Take a ratio of wall times that is undecided after all its rounds for broken.
     #[arg(long)]
     pub undecided_is_broken: bool,
@@ -343,8 +343,8 @@ pub struct ConformArgs {
     /// The cluster.
     #[command(flatten)]
     pub cluster: ClusterArgs,
-    /// How many seeds of `unkind`, `kill`, `rebind` and `combined` each, or of the case that is named with `--case`.
-    /// Each seed of each case has a boot of its own (of `unkind` not with `--one-boot`). Default: 8 of `unkind` and 2
+    /// How many seeds of `adversarial`, `kill`, `rebind` and `combined` each, or of the case that is named with `--case`.
+    /// Each seed of each case has a boot of its own (of `adversarial` not with `--one-boot`). Default: 8 of `adversarial` and 2
     /// of the others, or 1 of the case.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub seeds: Option<u64>,
@@ -357,7 +357,7 @@ pub struct ConformArgs {
     /// How long the command may take, in seconds of wall time, until it is a hang.
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     pub timeout: Duration,
-    /// Try the seeds of an unkind device one after the other in one boot, with drivers that begin anew for each.
+    /// Try the seeds of an adversarial device one after the other in one boot, with drivers that begin anew for each.
     #[arg(long)]
     pub one_boot: bool,
     /// End with the first case that failed.
@@ -446,7 +446,7 @@ pub struct SimArgs {
     pub seed: Option<u64>,
     /// Have every NIC do what the manual allows and kind hardware seldom does, drawn from this seed (docs/FAULTS.md).
     #[arg(long, value_name = "SEED", value_parser = seed, allow_negative_numbers = true)]
-    pub unkind: Option<u64>,
+    pub adversarial: Option<u64>,
     /// Threads over which a swarm is spread. What is printed does not depend on it.
     #[arg(long, value_name = "N", requires = "swarm")]
     pub threads: Option<u32>,

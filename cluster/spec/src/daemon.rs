@@ -67,9 +67,9 @@ pub struct DaemonNode {
     /// What goes wrong in the NIC.
     #[serde(default)]
     pub device_faults: DeviceFaults,
-    /// Seed of what the NIC does that is allowed and unkind.
+    /// Seed of what the NIC does that is allowed and adversarial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unkind: Option<u64>,
+    pub adversarial: Option<u64>,
     /// The link to the switch.
     pub link: LinkConfig,
     /// Queue pairs of the Ethernet function.
@@ -136,7 +136,7 @@ impl DaemonConfig {
                     ethernet_socket,
                     nic: node.nic.clone(),
                     device_faults: node.device_faults.clone(),
-                    unkind: node.unkind,
+                    adversarial: node.adversarial,
                     link: node.link,
                     queues: node.queues,
                 }

@@ -45,9 +45,9 @@ pub struct DeviceFaults {
     pub lost_interrupt_at: Vec<u64>,
     /// Probability that an interrupt is raised twice. Opportunities: interrupts.
     #[schemars(range(min = 0.0, max = 1.0))]
-    pub doubled_interrupt: f64,
-    /// Opportunities at which `doubled_interrupt` happens for certain.
-    pub doubled_interrupt_at: Vec<u64>,
+    pub duplicated_interrupt: f64,
+    /// Opportunities at which `duplicated_interrupt` happens for certain.
+    pub duplicated_interrupt_at: Vec<u64>,
     /// Probability that a length, index, handle or count that the NIC gives its host is out of its range.
     /// Opportunities: completions, writes of counts, events, answers and their used lengths, as far as such a value
     /// stands in them.
@@ -71,8 +71,8 @@ impl Default for DeviceFaults {
             delay_ns: Self::DEFAULT_DELAY_NS,
             lost_interrupt: 0.0,
             lost_interrupt_at: Vec::new(),
-            doubled_interrupt: 0.0,
-            doubled_interrupt_at: Vec::new(),
+            duplicated_interrupt: 0.0,
+            duplicated_interrupt_at: Vec::new(),
             invalid_value: 0.0,
             invalid_value_at: Vec::new(),
         }
@@ -123,7 +123,7 @@ impl DeviceFaults {
             rate("bad_status", self.bad_status, &self.bad_status_at),
             rate("delay", self.delay, &self.delay_at),
             rate("lost_interrupt", self.lost_interrupt, &self.lost_interrupt_at),
-            rate("doubled_interrupt", self.doubled_interrupt, &self.doubled_interrupt_at),
+            rate("duplicated_interrupt", self.duplicated_interrupt, &self.duplicated_interrupt_at),
             rate("invalid_value", self.invalid_value, &self.invalid_value_at),
         ]
     }

@@ -77,7 +77,7 @@ pub struct ClusterFile {
     /// Seed of what the NIC of each node does that the manual allows and kind hardware seldom does, to try drivers with
     /// (docs/FAULTS.md). Default: nothing of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unkind: Option<u64>,
+    pub adversarial: Option<u64>,
     /// What is done where a driver breaks a rule of the device programmer's manual. Live only.
     #[serde(default, skip_serializing_if = "is_off")]
     pub rules: RuleChecking,
@@ -113,7 +113,7 @@ impl Default for ClusterFile {
             seed: 1,
             nic: NicConfig::default(),
             device_faults: DeviceFaults::default(),
-            unkind: None,
+            adversarial: None,
             rules: RuleChecking::default(),
             on_node_exit: OnNodeExit::default(),
             link: Vec::new(),
@@ -178,7 +178,7 @@ pub struct NodeEntry {
     pub device_faults: Option<DeviceFaults>,
     /// Seed of what its NIC does that the manual allows and kind hardware seldom does, instead of the cluster's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unkind: Option<u64>,
+    pub adversarial: Option<u64>,
     /// Driver of your own, instead of the cluster's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver: Option<PathBuf>,

@@ -76,10 +76,10 @@ pub enum Request {
         /// The new faults.
         faults: DeviceFaults,
     },
-    /// Have cards be unkind by another seed, from the same instant on: whatever is drawn from then on is what cards
-    /// draw that begin with it. What is kept back comes when it was to come. For cards that were unkind from the start.
+    /// Have cards be adversarial by another seed, from the same instant on: whatever is drawn from then on is what cards
+    /// draw that begin with it. What is kept back comes when it was to come. For cards that were adversarial from the start.
     /// Answered by [`Answer::Done`].
-    SetUnkindSeed {
+    SetAdversarialSeed {
         /// The nodes, by name; all where none is named.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         nodes: Vec<String>,
@@ -303,8 +303,8 @@ mod tests {
             Request::ChangeDeviceFaults { node: "node0".into(), change: change.into_iter().collect() };
         assert_eq!(json(change.clone()), line);
         assert_eq!(serde_json::from_str::<Request>(line).unwrap(), change);
-        let line = r#"{"query":"set-unkind-seed","seed":8}"#;
-        let reseed = Request::SetUnkindSeed { nodes: Vec::new(), seed: 8 };
+        let line = r#"{"query":"set-adversarial-seed","seed":8}"#;
+        let reseed = Request::SetAdversarialSeed { nodes: Vec::new(), seed: 8 };
         assert_eq!(json(reseed.clone()), line);
         assert_eq!(serde_json::from_str::<Request>(line).unwrap(), reseed);
     }
@@ -318,7 +318,7 @@ mod tests {
             bad_status_at: at.clone(),
             delay_at: at.clone(),
             lost_interrupt_at: at.clone(),
-            doubled_interrupt_at: at.clone(),
+            duplicated_interrupt_at: at.clone(),
             invalid_value_at: at,
             ..DeviceFaults::default()
         };

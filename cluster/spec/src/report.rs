@@ -297,18 +297,18 @@ pub struct NodeFigures {
     /// The last of these faults, 64 at most, earliest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub device_fault_log: Vec<DeviceFault>,
-    /// What this node's NIC did that the manual allows and kind hardware seldom does (`unkind` of the cluster file), by
+    /// What this node's NIC did that the manual allows and kind hardware seldom does (`adversarial` of the cluster file), by
     /// kind.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub unkind: BTreeMap<String, u64>,
+    pub adversarial: BTreeMap<String, u64>,
     /// The seed of that, as it is at the end; none where the NIC is kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unkind_seed: Option<u64>,
-    /// How often the NIC was given another seed meanwhile (`set-unkind-seed` of the daemon's monitor): where this is
-    /// not 0, `unkind` counts what followed from so many seeds and one more, of which `unkind_seed` is the last. Live
+    pub adversarial_seed: Option<u64>,
+    /// How often the NIC was given another seed meanwhile (`set-adversarial-seed` of the daemon's monitor): where this is
+    /// not 0, `adversarial` counts what followed from so many seeds and one more, of which `adversarial_seed` is the last. Live
     /// only.
     #[serde(default, skip_serializing_if = "crate::workload::is_zero")]
-    pub unkind_reseeds: u64,
+    pub adversarial_reseeds: u64,
     /// What the guest's kernel has found, where it is one that watches (docs/DRIVER.md). A run with any fails. Live
     /// only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

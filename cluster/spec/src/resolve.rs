@@ -124,8 +124,8 @@ pub struct Node {
     pub nic: NicConfig,
     /// What goes wrong in the NIC.
     pub device_faults: DeviceFaults,
-    /// Seed of what the NIC does that is allowed and unkind; none where it does nothing of it.
-    pub unkind: Option<u64>,
+    /// Seed of what the NIC does that is allowed and adversarial; none where it does nothing of it.
+    pub adversarial: Option<u64>,
     /// The link to the switch.
     pub link: LinkConfig,
     /// A driver of the user's own, instead of niclab's.
@@ -142,10 +142,10 @@ pub struct Driver {
 }
 
 impl Cluster {
-    /// Has every card be unkind from this seed on, if one is given.
-    pub fn be_unkind(&mut self, seed: Option<u64>) {
+    /// Has every card be adversarial from this seed on, if one is given.
+    pub fn make_adversarial(&mut self, seed: Option<u64>) {
         if seed.is_some() {
-            self.nodes.iter_mut().for_each(|node| node.unkind = seed);
+            self.nodes.iter_mut().for_each(|node| node.adversarial = seed);
         }
     }
 }
@@ -304,7 +304,7 @@ impl Source {
             packages: packages.into_iter().collect(),
             nic: own.nic.unwrap_or_else(|| file.nic.clone()),
             device_faults: own.device_faults.unwrap_or_else(|| file.device_faults.clone()),
-            unkind: own.unkind.or(file.unkind),
+            adversarial: own.adversarial.or(file.adversarial),
             link: link_of(file, name, profile),
             driver,
         }

@@ -68,9 +68,9 @@ pub struct SimNode {
     /// What goes wrong in the NIC.
     #[serde(default)]
     pub device_faults: DeviceFaults,
-    /// Seed of what the NIC does that is allowed and unkind.
+    /// Seed of what the NIC does that is allowed and adversarial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unkind: Option<u64>,
+    pub adversarial: Option<u64>,
     /// The link to the switch.
     pub link: LinkConfig,
 }
@@ -117,7 +117,7 @@ impl SimConfig {
             name: node.name.clone(),
             nic: node.nic.clone(),
             device_faults: node.device_faults.clone(),
-            unkind: node.unkind,
+            adversarial: node.adversarial,
             link: node.link,
         };
         Self {

@@ -74,10 +74,10 @@ pub fn cluster(args: &ClusterArgs) -> Result<Cluster> {
             format!("--nic: no model is called `{name}`; use one of {}", NicModel::names().join(", "))
         })?;
     }
-    if args.unkind.is_some() {
+    if args.adversarial.is_some() {
         // Every card: those that the file tells apart, too.
-        file.unkind = args.unkind;
-        file.node.iter_mut().for_each(|node| node.unkind = None);
+        file.adversarial = args.adversarial;
+        file.node.iter_mut().for_each(|node| node.adversarial = None);
     }
     drivers(args, &mut file, &mut source)?;
     if !args.packages.is_empty() {

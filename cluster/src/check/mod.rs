@@ -69,7 +69,7 @@ pub type Simulate<'a> = dyn FnMut(&SimConfig) -> Result<Report> + 'a;
 pub fn check(
     path: &Path,
     kernel: Option<&GuestKernel>,
-    unkind: Option<u64>,
+    adversarial: Option<u64>,
     offline: bool,
     rules: Option<RuleChecking>,
     simulate: &mut Simulate<'_>,
@@ -78,7 +78,7 @@ pub fn check(
     let mut verdicts = Vec::new();
     let result = match Source::read(path).and_then(|source| source.scenario()) {
         Ok(mut scenario) => {
-            scenario.cluster.be_unkind(unkind);
+            scenario.cluster.make_adversarial(adversarial);
             if let Some(kernel) = kernel {
                 scenario.cluster.set_kernel(kernel.clone());
             }

@@ -20,7 +20,7 @@ const FAULTS: [Fault; 7] = [
     Fault { key: "bad_status", is_only_late: false, set: |faults| faults.bad_status = 0.05 },
     Fault { key: "delay", is_only_late: true, set: |faults| faults.delay = 0.1 },
     Fault { key: "lost_interrupt", is_only_late: true, set: |faults| faults.lost_interrupt = 0.2 },
-    Fault { key: "doubled_interrupt", is_only_late: true, set: |faults| faults.doubled_interrupt = 0.2 },
+    Fault { key: "duplicated_interrupt", is_only_late: true, set: |faults| faults.duplicated_interrupt = 0.2 },
     Fault { key: "invalid_value", is_only_late: false, set: |faults| faults.invalid_value = 0.1 },
 ];
 
@@ -41,7 +41,7 @@ const WATCHED: [Kind; 8] = [
     Kind::Kill,
     Kind::Fault(BAD_STATUS),
     Kind::Fault(INVALID_VALUE),
-    Kind::Unkind,
+    Kind::Adversarial,
     Kind::Reload,
     Kind::Combined,
 ];
@@ -52,7 +52,7 @@ pub enum Kind {
     /// Nothing.
     Plain,
     /// The device does all that the manual allows and kind hardware seldom does.
-    Unkind,
+    Adversarial,
     /// Its programs are killed, at drawn moments.
     Kill,
     /// The driver is unbound from its card and bound again, at drawn moments.
@@ -61,7 +61,7 @@ pub enum Kind {
     Reload,
     /// One device fault, by its place in the table.
     Fault(usize),
-    /// Several device faults at once, an unkind device, killed programs and rebinding.
+    /// Several device faults at once, an adversarial device, killed programs and rebinding.
     Combined,
     /// A guest is reset, and boots.
     Reboot,
@@ -71,7 +71,7 @@ impl Kind {
     /// All of them, in the order of a run: what is found soonest first.
     pub fn all() -> impl Iterator<Item = Self> {
         let faults = (0..FAULTS.len()).map(Self::Fault);
-        let first = [Self::Plain, Self::Unkind, Self::Kill, Self::Rebind, Self::Reload];
+        let first = [Self::Plain, Self::Adversarial, Self::Kill, Self::Rebind, Self::Reload];
         first.into_iter().chain(faults).chain([Self::Combined, Self::Reboot])
     }
 
@@ -80,7 +80,7 @@ impl Kind {
     pub fn name(self) -> String {
         match self {
             Self::Plain => "plain".to_owned(),
-            Self::Unkind => "unkind".to_owned(),
+            Self::Adversarial => "adversarial".to_owned(),
             Self::Kill => "kill".to_owned(),
             Self::Rebind => "rebind".to_owned(),
             Self::Reload => "reload".to_owned(),
@@ -102,17 +102,17 @@ impl Kind {
         matches!(self, Self::Fault(INVALID_VALUE))
     }
 
-    /// Whether the device is unkind in this case.
+    /// Whether the device is adversarial in this case.
     #[must_use]
-    pub fn is_unkind(self) -> bool {
-        matches!(self, Self::Unkind | Self::Combined)
+    pub fn is_adversarial(self) -> bool {
+        matches!(self, Self::Adversarial | Self::Combined)
     }
 
     /// How many seeds a run of all cases has for it: as many as are asked for, where what happens follows from the
     /// seed.
     fn seeds(self, asked: Option<u64>) -> u64 {
         match self {
-            Self::Unkind => asked.unwrap_or(DEFAULT_SEEDS),
+            Self::Adversarial => asked.unwrap_or(DEFAULT_SEEDS),
             Self::Kill | Self::Rebind | Self::Combined => asked.unwrap_or(DRAWN),
             Self::Plain | Self::Reload | Self::Fault(_) | Self::Reboot => 1,
         }
@@ -188,7 +188,7 @@ impl Choice {
     }
 }
 
-/// Seeds of unkind devices in a default run.
+/// Seeds of adversarial devices in a default run.
 pub const DEFAULT_SEEDS: u64 = 8;
 
 impl Serialize for Kind {
@@ -234,8 +234,8 @@ mod tests {
         for kind in Kind::all() {
             assert!(default.contains(&Case { kind, seed: 1, is_watched: false }), "{kind:?}");
         }
-        let unkind = default.iter().filter(|case| case.kind == Kind::Unkind).count();
-        assert_eq!(unkind as u64, DEFAULT_SEEDS);
+        let adversarial = default.iter().filter(|case| case.kind == Kind::Adversarial).count();
+        assert_eq!(adversarial as u64, DEFAULT_SEEDS);
         let watched = Choice { is_watched_too: true, ..choice }.cases();
         assert_eq!(watched[..default.len()], default);
         assert_eq!(watched[default.len()..].iter().map(|case| case.kind).collect::<Vec<_>>(), WATCHED);
@@ -247,7 +247,7 @@ mod tests {
         assert_eq!((seeds(Kind::Reboot, None), seeds(Kind::Plain, Some(3))), (vec![7], vec![7, 8, 9]));
         let asked = Choice { seeds: Some(3), ..choice }.cases();
         let count = |kind| asked.iter().filter(|case| case.kind == kind).count();
-        let sampled = [Kind::Unkind, Kind::Kill, Kind::Rebind, Kind::Combined].map(count);
+        let sampled = [Kind::Adversarial, Kind::Kill, Kind::Rebind, Kind::Combined].map(count);
         assert_eq!((sampled, [Kind::Plain, Kind::Reload, Kind::Reboot].map(count)), ([3; 4], [1; 3]));
     }
 }

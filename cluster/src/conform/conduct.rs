@@ -74,7 +74,7 @@ impl<'l, 'r, 'c> Conduct<'l, 'r, 'c> {
     /// Does it, and gives what was done, though something went wrong.
     pub fn carry_out(mut self, kind: Kind) -> (Did, Result<(), Trouble>) {
         let result = match kind {
-            Kind::Plain | Kind::Unkind => self.judged(),
+            Kind::Plain | Kind::Adversarial => self.judged(),
             Kind::Kill => self.kill(),
             Kind::Rebind => self.rebind(),
             Kind::Reload => self.reload(),
@@ -92,7 +92,7 @@ impl<'l, 'r, 'c> Conduct<'l, 'r, 'c> {
     pub fn one_of_several(mut self, seed: u64, is_later: bool) -> Result<(), Trouble> {
         let all: Vec<usize> = (0..self.lab.nodes()).collect();
         if is_later {
-            self.lab.set_unkind_seed(seed)?;
+            self.lab.set_adversarial_seed(seed)?;
             self.lab.bind(&all)?;
         }
         self.judged()?;

@@ -81,8 +81,8 @@ fn kernels(watched: Vec<watching::Watched>) -> Vec<Named> {
 pub struct Activity {
     /// What the cards did for their drivers.
     pub traffic: Traffic,
-    /// How often each kind of unkindness happened.
-    pub unkind: BTreeMap<String, u64>,
+    /// How often each kind of adversarial behaviour happened.
+    pub adversarial: BTreeMap<String, u64>,
     /// How often each fault of the device happened.
     pub faults: BTreeMap<String, u64>,
 }
@@ -92,7 +92,7 @@ pub fn activity(running: &RunningCluster) -> Activity {
     let mut activity = Activity::default();
     for node in stats(running).into_iter().flat_map(|stats| stats.nodes) {
         activity.traffic = activity.traffic + Traffic::of(&node);
-        add(&mut activity.unkind, node.unkind);
+        add(&mut activity.adversarial, node.adversarial);
         add(&mut activity.faults, node.device_faults);
     }
     activity

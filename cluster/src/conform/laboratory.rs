@@ -482,9 +482,9 @@ impl<'a> Laboratory<'a> {
         )))
     }
 
-    /// Has all NICs be unkind by this seed from now on.
-    pub fn set_unkind_seed(&self, seed: u64) -> Result<(), MonitorError> {
-        monitor::set_unkind_seed(&self.running.plan().monitor_socket, seed)
+    /// Has all NICs be adversarial by this seed from now on.
+    pub fn set_adversarial_seed(&self, seed: u64) -> Result<(), MonitorError> {
+        monitor::set_adversarial_seed(&self.running.plan().monitor_socket, seed)
     }
 
     /// Lets these faults happen in all NICs from now on.

@@ -3,7 +3,7 @@
 //! * [`case`]: which cases there are;
 //! * [`laboratory`]: the cluster of a case, and what can be done to it;
 //! * [`conduct`]: what is done in each case;
-//! * [`series`]: several seeds of an unkind device in one boot;
+//! * [`series`]: several seeds of an adversarial device in one boot;
 //! * [`findings`]: what others than the command see of a driver;
 //! * [`traffic`]: what the cards did for it, without which a case has tried nothing;
 //! * [`verdict`]: what became of them, as data.
@@ -63,10 +63,10 @@ pub const NOT_EXERCISED: u8 = 4;
 /// go.
 const OWN_WORKLOAD: [&str; 6] = ["niclab-perf", "demo", "--poll", "block", "--timeout", "20"];
 
-/// The same over an unkind device, where a message there and back takes 10 ms and more, as each may wait until nobody
+/// The same over an adversarial device, where a message there and back takes 10 ms and more, as each may wait until nobody
 /// does anything any more: so many that they meet each kind, and what is found is found by other seeds rather than by
 /// more messages.
-const OWN_UNKIND_WORKLOAD: [&str; 3] = [
+const OWN_ADVERSARIAL_WORKLOAD: [&str; 3] = [
     "sh",
     "-c",
     "niclab-perf pingpong --poll block -n 24 -w 2 --timeout 20 && niclab-perf stream --poll block -s 48 -n 100 -w 2 --timeout 20",
@@ -77,19 +77,19 @@ const OWN_UNKIND_WORKLOAD: [&str; 3] = [
 pub struct Commands {
     /// Over a device that is kind, or faulty.
     pub usual: Vec<String>,
-    /// Over one that is unkind.
-    pub unkind: Vec<String>,
+    /// Over one that is adversarial.
+    pub adversarial: Vec<String>,
 }
 
 impl Commands {
     /// The same for all cases.
     #[must_use]
     pub fn same(command: Vec<String>) -> Self {
-        Self { usual: command.clone(), unkind: command }
+        Self { usual: command.clone(), adversarial: command }
     }
 
     fn of(&self, kind: Kind) -> &[String] {
-        if kind.is_unkind() { &self.unkind } else { &self.usual }
+        if kind.is_adversarial() { &self.adversarial } else { &self.usual }
     }
 }
 
@@ -107,7 +107,7 @@ pub struct Request<'a> {
     pub limit: Duration,
     /// Whether to end with the first case that failed.
     pub fail_fast: bool,
-    /// Whether seeds of an unkind device that come one after the other have one boot, as long as they pass.
+    /// Whether seeds of an adversarial device that come one after the other have one boot, as long as they pass.
     pub is_one_boot: bool,
     /// The command line that repeats a case, and so many seeds from its own on.
     pub repeat: &'a dyn Fn(&Case, u64) -> String,
@@ -115,7 +115,7 @@ pub struct Request<'a> {
 
 /// How many of these cases, from the first on, may have one boot.
 fn in_one_boot(cases: &[Case]) -> Option<usize> {
-    let first = cases.first().filter(|first| first.kind == Kind::Unkind)?;
+    let first = cases.first().filter(|first| first.kind == Kind::Adversarial)?;
     let is_alike = |case: &&Case| (case.kind, case.is_watched) == (first.kind, first.is_watched);
     Some(cases.iter().take_while(is_alike).count())
 }
@@ -143,7 +143,7 @@ pub fn own_workload(cluster: &Cluster) -> Result<Commands, String> {
         )),
         None => Ok(Commands {
             usual: OWN_WORKLOAD.map(str::to_owned).to_vec(),
-            unkind: OWN_UNKIND_WORKLOAD.map(str::to_owned).to_vec(),
+            adversarial: OWN_ADVERSARIAL_WORKLOAD.map(str::to_owned).to_vec(),
         }),
     }
 }
@@ -228,7 +228,7 @@ impl Booted {
         let mut cluster = request.cluster.clone();
         cluster.seed = case.seed;
         cluster.rules = RuleChecking::Report;
-        cluster.be_unkind(case.kind.is_unkind().then_some(case.seed));
+        cluster.make_adversarial(case.kind.is_adversarial().then_some(case.seed));
         if case.is_watched {
             cluster.set_kernel(GuestKernel::Watching);
         }
@@ -312,7 +312,7 @@ struct Found {
     not_exercised: Option<String>,
     traffic: Traffic,
     moments: Vec<Moment>,
-    unkind: BTreeMap<String, u64>,
+    adversarial: BTreeMap<String, u64>,
     consoles: Option<PathBuf>,
 }
 
@@ -327,7 +327,7 @@ impl Found {
     }
 
     fn verdict(self, case: Case, wall: Duration, repeat: String) -> Verdict {
-        let Self { named, note, not_run, not_exercised, traffic, moments, unkind, consoles } = self;
+        let Self { named, note, not_run, not_exercised, traffic, moments, adversarial, consoles } = self;
         let not_exercised = not_exercised.filter(|_| named.is_empty() && not_run.is_none());
         let passed = named.is_empty() && not_run.is_none() && not_exercised.is_none();
         let wall_s = wall.as_secs_f64();
@@ -346,7 +346,7 @@ impl Found {
             traffic,
             moments,
             wall_s,
-            unkind,
+            adversarial,
             booted_with: None,
             repeat,
             repeat_boot: None,
@@ -422,13 +422,13 @@ mod tests {
     }
 
     #[test]
-    fn seeds_of_an_unkind_device_on_the_same_kernel_have_one_boot() {
+    fn seeds_of_an_adversarial_device_on_the_same_kernel_have_one_boot() {
         let choice = case::Choice { from: 1, is_watched_too: true, ..case::Choice::default() };
         let cases = choice.cases();
         assert_eq!(in_one_boot(&cases), None, "{:?}", cases[0]);
-        let unkind =
-            |is_watched| move |case: &Case| (case.kind, case.is_watched) == (Kind::Unkind, is_watched);
-        let first = |is_watched| cases.iter().position(unkind(is_watched)).unwrap();
+        let adversarial =
+            |is_watched| move |case: &Case| (case.kind, case.is_watched) == (Kind::Adversarial, is_watched);
+        let first = |is_watched| cases.iter().position(adversarial(is_watched)).unwrap();
         assert_eq!(in_one_boot(&cases[first(false)..]), Some(case::DEFAULT_SEEDS as usize));
         assert_eq!(in_one_boot(&cases[first(true)..]), Some(1));
         assert_eq!(in_one_boot(&[]), None);

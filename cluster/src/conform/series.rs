@@ -1,4 +1,4 @@
-//! Several seeds of an unkind device in one boot: for each the cards are given its seed between two drivers, so that a
+//! Several seeds of an adversarial device in one boot: for each the cards are given its seed between two drivers, so that a
 //! driver begins with it as one does that is loaded.
 //!
 //! What a seed finds is looked for behind it: how the command ended, rules that were broken, what kernels wrote on
@@ -36,8 +36,8 @@ pub(super) struct Series<'a, 'r> {
     cases: &'a [Case],
     /// Those that passed since guests were asked.
     unasked: Vec<Done>,
-    /// How often each kind of unkindness had happened behind the last seed, and what the cards had done.
-    unkind_before: Counts,
+    /// How often each kind of adversarial behaviour had happened behind the last seed, and what the cards had done.
+    adversarial_before: Counts,
     traffic_before: Traffic,
     /// Is told what became of each.
     on_verdict: &'a mut dyn FnMut(Verdict),
@@ -49,8 +49,8 @@ type Counts = BTreeMap<String, u64>;
 struct Done {
     case: Case,
     wall: Duration,
-    /// How often each kind of unkindness happened meanwhile.
-    unkind: Counts,
+    /// How often each kind of adversarial behaviour happened meanwhile.
+    adversarial: Counts,
     /// What the cards did meanwhile.
     traffic: Traffic,
 }
@@ -81,7 +81,7 @@ impl<'a, 'r> Series<'a, 'r> {
             request,
             cases,
             unasked: Vec::new(),
-            unkind_before: Counts::new(),
+            adversarial_before: Counts::new(),
             traffic_before: Traffic::default(),
             on_verdict,
         }
@@ -95,8 +95,8 @@ impl<'a, 'r> Series<'a, 'r> {
             Ok(booted) => booted,
             Err(failed) => {
                 let found = Found::of(Err(failed))?;
-                let (unkind, traffic) = (Counts::new(), Traffic::default());
-                self.tell(Done { case: first, wall: begin.elapsed(), unkind, traffic }, found);
+                let (adversarial, traffic) = (Counts::new(), Traffic::default());
+                self.tell(Done { case: first, wall: begin.elapsed(), adversarial, traffic }, found);
                 return Ok(1);
             }
         };
@@ -111,8 +111,8 @@ impl<'a, 'r> Series<'a, 'r> {
                     break;
                 }
             };
-            let (unkind, traffic) = self.since_the_last(&booted);
-            let over = Done { case, wall: begin.elapsed(), unkind, traffic };
+            let (adversarial, traffic) = self.since_the_last(&booted);
+            let over = Done { case, wall: begin.elapsed(), adversarial, traffic };
             if !seen.is_passed() {
                 let consoles = if seen.named.is_empty() { None } else { booted.running.keep_consoles() };
                 self.end(over, seen, consoles);
@@ -129,11 +129,11 @@ impl<'a, 'r> Series<'a, 'r> {
         done
     }
 
-    /// How often each kind of unkindness happened since this was last asked, and what the cards did.
+    /// How often each kind of adversarial behaviour happened since this was last asked, and what the cards did.
     fn since_the_last(&mut self, booted: &Booted) -> (Counts, Traffic) {
-        let Activity { unkind: now, traffic, .. } = findings::activity(&booted.running);
+        let Activity { adversarial: now, traffic, .. } = findings::activity(&booted.running);
         let traffic_before = std::mem::replace(&mut self.traffic_before, traffic);
-        let before = std::mem::replace(&mut self.unkind_before, now.clone());
+        let before = std::mem::replace(&mut self.adversarial_before, now.clone());
         let since = |(kind, count): (String, u64)| {
             let count = count.wrapping_sub(before.get(&kind).copied().unwrap_or(0));
             (count > 0).then_some((kind, count))
@@ -189,9 +189,9 @@ impl<'a, 'r> Series<'a, 'r> {
         }
     }
 
-    fn tell(&mut self, Done { case, wall, unkind, traffic }: Done, found: Found) {
+    fn tell(&mut self, Done { case, wall, adversarial, traffic }: Done, found: Found) {
         let not_exercised = Activity { traffic, ..Activity::default() }.not_exercised(case.kind, &[]);
-        let found = Found { unkind, traffic, not_exercised, ..found };
+        let found = Found { adversarial, traffic, not_exercised, ..found };
         let mut verdict = found.verdict(case, wall, (self.request.repeat)(&case, 1));
         let first = self.cases.first().map_or(case.seed, |first| first.seed);
         if case.seed != first {

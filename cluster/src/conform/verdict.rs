@@ -179,9 +179,9 @@ pub struct Verdict {
     pub moments: Vec<Moment>,
     /// Wall time that it took, in seconds.
     pub wall_s: f64,
-    /// How often each kind of unkindness happened meanwhile, at all nodes together, where several seeds have one boot.
+    /// How often each kind of adversarial behaviour happened meanwhile, at all nodes together, where several seeds have one boot.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub unkind: BTreeMap<String, u64>,
+    pub adversarial: BTreeMap<String, u64>,
     /// The seed with which its cluster was booted, where that was another: those from there on were before it in the
     /// same boot.
     #[serde(skip_serializing_if = "Option::is_none")]

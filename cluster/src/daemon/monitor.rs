@@ -136,12 +136,12 @@ pub fn set_device_faults(socket: &Path, node: &str, faults: DeviceFaults) -> Res
     }
 }
 
-/// Has all cards be unkind by another seed from now on.
+/// Has all cards be adversarial by another seed from now on.
 ///
 /// # Errors
 /// [`MonitorError`]: [`MonitorError::Refused`] where one of them is kind.
-pub fn set_unkind_seed(socket: &Path, seed: u64) -> Result<(), MonitorError> {
-    match ask(socket, &Request::SetUnkindSeed { nodes: Vec::new(), seed })? {
+pub fn set_adversarial_seed(socket: &Path, seed: u64) -> Result<(), MonitorError> {
+    match ask(socket, &Request::SetAdversarialSeed { nodes: Vec::new(), seed })? {
         Answer::Done => Ok(()),
         _ => Err(MonitorError::Unexpected),
     }

@@ -342,7 +342,7 @@ impl Figures {
             ("violations", |node| Some(&node.violations)),
             ("link", |node| Some(&node.link_events)),
             ("device faults", |node| Some(&node.device_faults)),
-            ("unkind", |node| Some(&node.unkind)),
+            ("adversarial", |node| Some(&node.adversarial)),
             ("broken rules", |node| Some(&node.broken_rules)),
         ];
         for (what, read) in maps {

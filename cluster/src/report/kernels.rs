@@ -90,14 +90,14 @@ pub fn difference(before: &Kernel, after: &Kernel) -> Kernel {
     Kernel { interrupts: after.interrupts.iter().map(added).collect(), time }
 }
 
-/// What an unkind device does beside the interrupts that it counts by cause, each at most one more.
-const UNKIND_INTERRUPTS: [&str; 2] = ["interrupt_spurious", "interrupt_shared"];
+/// What an adversarial device does beside the interrupts that it counts by cause, each at most one more.
+const ADVERSARIAL_INTERRUPTS: [&str; 2] = ["interrupt_spurious", "interrupt_shared"];
 
 /// Holds the kernels' own counts of the cluster function against the device's; none where no guest could say.
 ///
 /// A line that is raised again before the kernel took the interrupt interrupts once, so a kernel may count less, but
 /// never more, and never nothing. The Ethernet function is not compared: a guest's own stack may send at any time, also
-/// between the two readings. An unkind device interrupts for nothing, too, and may do so later than it counts: it is
+/// between the two readings. An adversarial device interrupts for nothing, too, and may do so later than it counts: it is
 /// held to the most alone.
 pub fn check(nodes: &[NodeFigures]) -> Option<Checked> {
     let pairs = nodes.iter().filter_map(|node| {
@@ -110,9 +110,9 @@ pub fn check(nodes: &[NodeFigures]) -> Option<Checked> {
         return None;
     }
     let is_possible = |node: &NodeFigures, device: u64, guest: u64| {
-        let of_nothing = UNKIND_INTERRUPTS.iter().filter_map(|kind| node.unkind.get(*kind));
+        let of_nothing = ADVERSARIAL_INTERRUPTS.iter().filter_map(|kind| node.adversarial.get(*kind));
         let most = of_nothing.fold(device, |sum, count| sum.saturating_add(*count));
-        guest <= most && (guest > 0 || device == 0 || !node.unkind.is_empty())
+        guest <= most && (guest > 0 || device == 0 || !node.adversarial.is_empty())
     };
     let impossible = pairs.iter().filter(|(node, device, guest)| !is_possible(node, *device, *guest));
     let told = |(node, device, guest): &(&NodeFigures, u64, u64)| {
@@ -212,11 +212,11 @@ NMI:          1          2   Non-maskable interrupts
     }
 
     #[test]
-    fn an_unkind_device_interrupts_for_nothing_and_no_more_often_than_it_says() {
+    fn an_adversarial_device_interrupts_for_nothing_and_no_more_often_than_it_says() {
         let held = |guest| {
             let mut node = NodeFigures::new("node0");
             node.interrupts = [("message".to_owned(), 4)].into();
-            node.unkind = [("interrupt_spurious".to_owned(), 2), ("slots_left".to_owned(), 9)].into();
+            node.adversarial = [("interrupt_spurious".to_owned(), 2), ("slots_left".to_owned(), 9)].into();
             node.guest_interrupts = Some([(CLUSTER.to_owned(), guest)].into());
             check(&[node]).unwrap().held
         };

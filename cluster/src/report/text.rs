@@ -124,7 +124,7 @@ fn add(sum: &mut NodeFigures, node: &NodeFigures) {
     add_counts(&mut sum.violations, &node.violations);
     add_counts(&mut sum.link_events, &node.link_events);
     add_counts(&mut sum.device_faults, &node.device_faults);
-    add_counts(&mut sum.unkind, &node.unkind);
+    add_counts(&mut sum.adversarial, &node.adversarial);
     add_counts(&mut sum.broken_rules, &node.broken_rules);
     sum.rules_checked = sum.rules_checked.max(node.rules_checked);
 }
@@ -284,7 +284,7 @@ fn counters_text(nodes: &[NodeFigures]) -> String {
             ("violations", &node.violations),
             ("link", &node.link_events),
             ("device faults", &node.device_faults),
-            ("unkind", &node.unkind),
+            ("adversarial", &node.adversarial),
         ];
         for (what, counts) in counts {
             let counts: Vec<String> =
@@ -301,7 +301,7 @@ fn counters_text(nodes: &[NodeFigures]) -> String {
                 text += &format!("{}: {what}: {count}\n", node.name);
             }
         }
-        text += &unkind_text(node);
+        text += &adversarial_text(node);
         for (way, frames) in &node.shortcuts {
             let is_ethernet = way.starts_with("ethernet_");
             let all = if is_ethernet { node.ethernet.sent_frames } else { node.cluster.sent_frames };
@@ -316,13 +316,13 @@ fn counters_text(nodes: &[NodeFigures]) -> String {
     text
 }
 
-/// By which seeds the NIC was unkind.
-fn unkind_text(node: &NodeFigures) -> String {
-    match (node.unkind_seed, node.unkind_reseeds) {
+/// By which seeds the NIC was adversarial.
+fn adversarial_text(node: &NodeFigures) -> String {
+    match (node.adversarial_seed, node.adversarial_reseeds) {
         (None, _) => String::new(),
-        (Some(seed), 0) => format!("{}: unkind by seed {seed}\n", node.name),
+        (Some(seed), 0) => format!("{}: adversarial by seed {seed}\n", node.name),
         (Some(seed), more) => {
-            format!("{}: unkind by {} seeds, the last {seed}\n", node.name, more.saturating_add(1))
+            format!("{}: adversarial by {} seeds, the last {seed}\n", node.name, more.saturating_add(1))
         }
     }
 }

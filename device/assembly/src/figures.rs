@@ -6,7 +6,7 @@ use niclab_model::fabric::{Port, PortCounters};
 use niclab_model::nic::Nic;
 use niclab_model::nic::Statistics;
 use niclab_model::nic::fault_injector::Record;
-use niclab_model::nic::unkind::Kind;
+use niclab_model::nic::adversarial::Kind;
 use niclab_model::platform::histogram::Histogram;
 use niclab_model::platform::ledger::{Crossing, Ledger, Line};
 use niclab_spec::report::{self, FabricFigures, LedgerEntry, PeripheralFigures};
@@ -71,7 +71,7 @@ pub fn link_events(counters: &PortCounters) -> BTreeMap<String, u64> {
         ("dropped_down", counters.dropped_down),
         ("dropped_queue", counters.dropped_queue),
         ("lost", counters.dropped_lost),
-        ("duplicated", counters.doubled),
+        ("duplicated", counters.duplicated),
         ("corrupted", counters.corrupted),
         ("reordered", counters.reordered),
     ])
@@ -84,8 +84,8 @@ pub fn device_faults(nic: &dyn Nic) -> (BTreeMap<String, u64>, Vec<report::Devic
     (counts, fault_injector.records().map(device_fault).collect())
 }
 
-/// What an unkind card did that its manual allows, by name.
-pub fn unkind(counts: impl Iterator<Item = (Kind, u64)>) -> BTreeMap<String, u64> {
+/// What an adversarial card did that its manual allows, by name.
+pub fn adversarial(counts: impl Iterator<Item = (Kind, u64)>) -> BTreeMap<String, u64> {
     named(counts.map(|(kind, count)| (kind.name(), count)))
 }
 

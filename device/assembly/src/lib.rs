@@ -210,7 +210,7 @@ mod tests {
             delay_at: vec![4],
             delay_ns: 7,
             lost_interrupt_at: vec![5],
-            doubled_interrupt: 1.0,
+            duplicated_interrupt: 1.0,
             invalid_value_at: vec![6],
             ..niclab_spec::DeviceFaults::default()
         };

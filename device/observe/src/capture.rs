@@ -59,7 +59,7 @@ pub enum Fate {
         bit: u32,
     },
     /// It came twice; each of both says so.
-    Doubled,
+    Duplicated,
 }
 
 impl Fate {
@@ -70,7 +70,7 @@ impl Fate {
             Self::Corrupted { bit } => {
                 Some(format!("niclab: corrupted, bit {} of byte {} flipped", bit % 8, bit / 8))
             }
-            Self::Doubled => Some("niclab: doubled by a fault".to_owned()),
+            Self::Duplicated => Some("niclab: duplicated by a fault".to_owned()),
         }
     }
 }
@@ -82,7 +82,7 @@ pub fn arrivals<'a>(
     frame: &'a SharedFrame,
     deliveries: &'a [Delivery],
 ) -> impl Iterator<Item = (Time, SharedFrame, Fate)> + 'a {
-    let whole = if deliveries.len() > 1 { Fate::Doubled } else { Fate::Passed };
+    let whole = if deliveries.len() > 1 { Fate::Duplicated } else { Fate::Passed };
     let dropped = deliveries.is_empty().then(|| (at, frame.clone(), Fate::Dropped));
     dropped.into_iter().chain(deliveries.iter().map(move |delivery| {
         let mut copy = frame.clone();

@@ -204,7 +204,7 @@ fn exchange(nodes: u32, count: u64) -> SimConfig {
         name: format!("node{rank}"),
         nic: NicConfig::default(),
         device_faults: DeviceFaults::default(),
-        unkind: None,
+        adversarial: None,
         link,
     };
     SimConfig {

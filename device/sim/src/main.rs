@@ -39,7 +39,7 @@ struct Arguments {
     /// Have every NIC do what its manual allows and kind hardware seldom does, drawn from this seed; in a swarm from
     /// its sum with each run's seed.
     #[arg(long, value_name = "S")]
-    unkind: Option<u64>,
+    adversarial: Option<u64>,
     /// Threads over which a swarm is spread, or the nodes of one simulation; what is printed does not depend on it.
     /// Default: one for each core, and one for a simulation of fewer than 256 nodes.
     #[arg(long, value_name = "N")]
@@ -136,8 +136,8 @@ fn simulate(arguments: &Arguments) -> Result<bool, Failure> {
     let path = arguments.config.as_deref().ok_or("give --config FILE")?;
     let mut config = SimConfig::read(path)?;
     config.seed = arguments.seed.unwrap_or(config.seed);
-    if arguments.unkind.is_some() {
-        config.nodes.iter_mut().for_each(|node| node.unkind = arguments.unkind);
+    if arguments.adversarial.is_some() {
+        config.nodes.iter_mut().for_each(|node| node.adversarial = arguments.adversarial);
     }
     let files = [&arguments.report, &arguments.trace, &arguments.capture].map(Option::as_deref);
     let [report, trace, capture] = create_all(files, &[path], Stdout::Taken)?;
@@ -191,7 +191,7 @@ fn observer(
 /// Runs a swarm; whether every check of every run held.
 fn swarm(arguments: &Arguments, count: usize) -> Result<bool, Failure> {
     let threads = arguments.threads.unwrap_or_else(cores);
-    let swarm = Swarm::of(arguments.nic, arguments.unkind, arguments.seed.unwrap_or(1), count, threads);
+    let swarm = Swarm::of(arguments.nic, arguments.adversarial, arguments.seed.unwrap_or(1), count, threads);
     print(&swarm.to_string())?;
     Ok(swarm.is_sound())
 }

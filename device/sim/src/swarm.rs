@@ -56,8 +56,8 @@ pub struct SwarmRun {
 pub struct Swarm {
     /// The model of all runs, where only one was asked for.
     pub model: Option<NicModel>,
-    /// The seed of unkind cards, where they were to be so.
-    pub unkind: Option<u64>,
+    /// The seed of adversarial cards, where they were to be so.
+    pub adversarial: Option<u64>,
     /// The runs, in the order of their seeds.
     pub runs: Vec<SwarmRun>,
 }
@@ -69,15 +69,15 @@ impl Swarm {
         Self::of(None, None, seed, count, threads)
     }
 
-    /// The same, of one model alone, and with cards that are unkind: each run's are by the sum of `unkind` and its own
+    /// The same, of one model alone, and with cards that are adversarial: each run's are by the sum of `adversarial` and its own
     /// seed.
     #[must_use]
-    pub fn of(model: Option<NicModel>, unkind: Option<u64>, seed: u64, count: usize, threads: usize) -> Self {
+    pub fn of(model: Option<NicModel>, adversarial: Option<u64>, seed: u64, count: usize, threads: usize) -> Self {
         let results: Vec<Mutex<Option<SwarmRun>>> = (0..count).map(|_| Mutex::new(None)).collect();
         let next = AtomicUsize::new(0);
         let work = || {
             while let Some((offset, place)) = take(&next, &results) {
-                let result = run_seed_of(model, unkind, seed.wrapping_add(offset), &Options::default());
+                let result = run_seed_of(model, adversarial, seed.wrapping_add(offset), &Options::default());
                 *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
             }
         };
@@ -88,7 +88,7 @@ impl Swarm {
             work();
         });
         let result = |place: Mutex<_>| place.into_inner().unwrap_or_else(PoisonError::into_inner);
-        Self { model, unkind, runs: results.into_iter().filter_map(result).collect() }
+        Self { model, adversarial, runs: results.into_iter().filter_map(result).collect() }
     }
 
     /// Whether every check of every run held.
@@ -112,7 +112,7 @@ impl fmt::Display for Swarm {
             }
             write!(f, "  to see it again: niclab-sim --swarm 1 --seed {}", run.seed)?;
             self.model.map_or(Ok(()), |model| write!(f, " --nic {}", model.name))?;
-            self.unkind.map_or(Ok(()), |unkind| write!(f, " --unkind {unkind}"))?;
+            self.adversarial.map_or(Ok(()), |adversarial| write!(f, " --adversarial {adversarial}"))?;
             writeln!(f)?;
         }
         let sum = |of: fn(&SwarmRun) -> u64| self.runs.iter().map(of).sum::<u64>();
@@ -127,17 +127,17 @@ impl fmt::Display for Swarm {
     }
 }
 
-/// Runs one seed, with cards of this model if one is named, which are unkind if a seed of that is.
+/// Runs one seed, with cards of this model if one is named, which are adversarial if a seed of that is.
 #[must_use]
 pub fn run_seed_of(
     model: Option<NicModel>,
-    unkind: Option<u64>,
+    adversarial: Option<u64>,
     seed: u64,
     options: &Options<'_>,
 ) -> SwarmRun {
     let mut config = configuration_of(seed, model);
-    let unkind = unkind.map(|unkind| unkind.wrapping_add(seed));
-    config.nodes.iter_mut().for_each(|node| node.unkind = unkind);
+    let adversarial = adversarial.map(|adversarial| adversarial.wrapping_add(seed));
+    config.nodes.iter_mut().for_each(|node| node.adversarial = adversarial);
     let what = describe(&config);
     let recording = recording(&config);
     let options = Options { heals: true, recording: recording.as_deref(), ..options.clone() };
@@ -192,7 +192,7 @@ pub fn configuration_of(seed: u64, model: Option<NicModel>) -> SimConfig {
         name: format!("node{rank}"),
         nic: nic.clone(),
         device_faults: if has_device_faults { device_dice.device_faults() } else { DeviceFaults::default() },
-        unkind: None,
+        adversarial: None,
         link: LinkConfig {
             bandwidth_bits_per_s: 1_000_000_000 * u64::from(1 + dice.below(20)),
             latency_ns: dice.below(200).into(),
@@ -423,7 +423,7 @@ impl Dice {
             bad_status: chance(),
             delay: chance(),
             lost_interrupt: chance(),
-            doubled_interrupt: chance(),
+            duplicated_interrupt: chance(),
             delay_ns: (1 + self.below(20_000)).into(),
             ..DeviceFaults::default()
         }

@@ -9,7 +9,7 @@ use niclab_model::fabric::{Fabric, FabricConfig};
 use niclab_model::nic::fault_injector::{FaultInjector, FaultyNic, Rates};
 use niclab_model::nic::hand_over::{HandOver, Switch};
 use niclab_model::nic::registry::{self, AnyNic, BuildError, Promises};
-use niclab_model::nic::unkind::{Unkind, UnkindNic};
+use niclab_model::nic::adversarial::{Adversarial, AdversarialNic};
 use niclab_model::platform::profile::Profile;
 use niclab_model::time::{EndOfTime, Passage, Span, Time};
 use niclab_observe::timeline::Owner;
@@ -544,8 +544,8 @@ impl Common<'_> {
             return Err(WorldError::InvalidValue { node: name() });
         }
         let nic = wrap(number, nic);
-        let nic = match node.unkind {
-            Some(seed) => Box::new(UnkindNic::new(nic, Unkind::new(seed, number))),
+        let nic = match node.adversarial {
+            Some(seed) => Box::new(AdversarialNic::new(nic, Adversarial::new(seed, number))),
             None => nic,
         };
         let nic = if node.device_faults.is_none() {
@@ -584,7 +584,7 @@ fn promise(config: &SimConfig, plan: &Plan) -> Promise {
     Promise {
         is_lossless: now.is_delivered && !is_parted,
         is_lossless_when_healed: promises.on(false, is_deep).is_delivered,
-        // What a fault of the network doubled or put out of order may still come when it is healed.
+        // What a fault of the network duplicated or put out of order may still come when it is healed.
         is_once: now.is_once,
         is_in_order: now.is_in_order,
     }

@@ -73,8 +73,8 @@ pub fn build(config: &DaemonConfig, cores: usize) -> Result<(Cluster, Vec<NodeIn
     let cluster = Cluster::new(cards, &profile, fabric(config, &profile)?, config.seed);
     let mut world = cluster.world();
     for (number, node) in (0..).zip(&config.nodes) {
-        if let Some(seed) = node.unkind {
-            world.be_unkind(number.into(), seed);
+        if let Some(seed) = node.adversarial {
+            world.make_adversarial(number.into(), seed);
         }
         if let Some(card) = world.nodes.card_mut(number.into()) {
             card.host_values = node.nic.model.host_values;

@@ -11,7 +11,7 @@ use crate::connection::{ServeError, Server};
 use crate::monitor::{Monitor, MonitorError};
 use crate::shell::Shell;
 use crate::shell::quiet::Quiet;
-use crate::shell::unkind::patience::Patience;
+use crate::shell::adversarial::patience::Patience;
 use crate::shell::wait::Policy;
 use crate::slice::ShortSlice;
 

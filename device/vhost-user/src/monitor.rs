@@ -17,9 +17,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use niclab_assembly::figures::{
-    device_faults, entries, fabric, histogram, link_events, named, nic_counts, peripherals, refusals, unkind,
+    device_faults, entries, fabric, histogram, link_events, named, nic_counts, peripherals, refusals, adversarial,
 };
-use niclab_model::nic::unkind::Unkind;
+use niclab_model::nic::adversarial::Adversarial;
 use niclab_model::platform::histogram::Histogram;
 use niclab_spec::monitor::{
     Answer, BrokenRules, BrokenRulesOfNode, DaemonHealth, DaemonStats, LinkState, LinkStates,
@@ -254,8 +254,8 @@ fn answer_while(shell: &Shell, heart: &Heart, request: &Request, is_asked: &dyn 
             let place = |node| world.nodes.card_mut(node).map(|card| card.place_broken(*number, guest_at));
             number_of(shell, node).map(place).map_or_else(refused, |_| Answer::Done)
         }),
-        Request::SetUnkindSeed { nodes, seed } => {
-            set_unkind_seed(shell, heart, nodes, *seed).map(|set| set.map_or_else(refused, |()| Answer::Done))
+        Request::SetAdversarialSeed { nodes, seed } => {
+            set_adversarial_seed(shell, heart, nodes, *seed).map(|set| set.map_or_else(refused, |()| Answer::Done))
         }
         Request::SetDeviceFaults { node, faults } => {
             let set = change_device_faults(shell, heart, node, |_| Ok(faults.clone()));
@@ -370,8 +370,8 @@ fn change_device_faults(
     Ok(apply())
 }
 
-/// Has cards be unkind by another seed.
-fn set_unkind_seed(
+/// Has cards be adversarial by another seed.
+fn set_adversarial_seed(
     shell: &Shell,
     heart: &Heart,
     nodes: &[String],
@@ -385,7 +385,7 @@ fn set_unkind_seed(
     Ok(world.reseed(&numbers, seed).map_err(|kind| {
         let name = shell.nodes().get(kind).map_or("", |info| &info.name);
         format!(
-            "the card of node `{name}` is kind, and stays so: start the cluster with `--unkind {seed}`, or with `unkind = {seed}` in \
+            "the card of node `{name}` is kind, and stays so: start the cluster with `--adversarial {seed}`, or with `adversarial = {seed}` in \
              its file"
         )
     }))
@@ -530,11 +530,11 @@ fn card_figures(card: &Card) -> NodeFigures {
         figures.broken_rule_log = book.log().cloned().collect();
     }
     (figures.device_faults, figures.device_fault_log) = device_faults(&*card.nic);
-    figures.unkind = unkind(card.nic.unkind().into_iter().flat_map(Unkind::counts));
-    figures.unkind.append(&mut unkind(card.manners.iter().flat_map(|manners| manners.counts())));
+    figures.adversarial = adversarial(card.nic.adversarial().into_iter().flat_map(Adversarial::counts));
+    figures.adversarial.append(&mut adversarial(card.manners.iter().flat_map(|manners| manners.counts())));
     // Shell and model have the same seeds.
-    figures.unkind_seed = card.nic.unkind().map(Unkind::seed);
-    figures.unkind_reseeds = card.nic.unkind().map_or(0, Unkind::reseeds);
+    figures.adversarial_seed = card.nic.adversarial().map(Adversarial::seed);
+    figures.adversarial_reseeds = card.nic.adversarial().map_or(0, Adversarial::reseeds);
     figures
 }
 

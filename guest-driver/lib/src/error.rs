@@ -278,7 +278,7 @@ impl From<niclab_port::BadValue> for Error {
 fn describe(conflicts: &[Conflict]) -> String {
     let texts = conflicts.iter().map(|Conflict { name, number, problem }| match problem {
         NameProblem::Length => format!("handler {name:?}: a name has 1 to {MAX_NAME_BYTES} bytes"),
-        NameProblem::Doubled => format!("handler {name:?} is registered here already: choose another name"),
+        NameProblem::Duplicated => format!("handler {name:?} is registered here already: choose another name"),
         NameProblem::Predefined => format!(
             "handler {name:?}: number {number} is a predefined handler's: choose {FIRST_HANDLER} or more, or none"
         ),

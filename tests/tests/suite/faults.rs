@@ -180,7 +180,7 @@ fn each_frame_befalls_the_same_on_a_receivers_link_in_a_daemon_as_in_the_simulat
     let fates = same_fates([Faults::default(), TROUBLE]);
     let arrivals = || fates.iter().flat_map(|fate| &fate.arrivals);
     let count = |part: &str| arrivals().filter(|(.., comment)| comment.contains(part)).count();
-    assert!(count("never arrived") > 30 && count("doubled") > 40 && count("corrupted") > 30);
+    assert!(count("never arrived") > 30 && count("duplicated") > 40 && count("corrupted") > 30);
     let after = || {
         arrivals().filter(|(.., comment)| !comment.contains("never arrived")).map(|(after_ps, ..)| *after_ps)
     };

@@ -14,5 +14,5 @@ mod planted_table;
 mod recording;
 mod stage;
 mod two_clocks;
-mod unkind;
+mod adversarial;
 mod workloads;

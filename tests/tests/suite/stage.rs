@@ -283,7 +283,7 @@ fn perform_live<T: Card>(
         daemon.lockstep = pace == Pace::Turns;
         for (node, simulated) in daemon.nodes.iter_mut().zip(&config.nodes) {
             (node.nic, node.link) = (simulated.nic.clone(), simulated.link);
-            node.unkind = simulated.unkind;
+            node.adversarial = simulated.adversarial;
         }
     });
     let lab = lab.unwrap();

@@ -36,9 +36,9 @@ const OF_THE_RUN: [(&str, bool); 5] =
 /// # Errors
 /// When the table cannot be printed.
 pub fn run(args: &ConformArgs) -> Result<u8> {
-    if let Some(kind) = args.case.filter(|kind| args.one_boot && *kind != Kind::Unkind) {
+    if let Some(kind) = args.case.filter(|kind| args.one_boot && *kind != Kind::Adversarial) {
         let why = format!(
-            "--one-boot is for seeds of `unkind`, and each `{}` has a boot of its own: leave it out",
+            "--one-boot is for seeds of `adversarial`, and each `{}` has a boot of its own: leave it out",
             kind.name()
         );
         return Ok(refused(&why, WRONG_USE));
@@ -266,7 +266,7 @@ mod tests {
             traffic: Traffic::default(),
             moments: Vec::new(),
             wall_s: 1.25,
-            unkind: BTreeMap::new(),
+            adversarial: BTreeMap::new(),
             booted_with: None,
             repeat: "niclab conform --case rebind --from 3".into(),
             repeat_boot: None,
@@ -304,14 +304,14 @@ mod tests {
 
     #[test]
     fn seeds_of_one_boot_are_repeated_together_and_alone() {
-        let words = ["niclab", "conform", "--case", "unkind", "--seeds=40", "--one-boot", "--nic", "grim"];
+        let words = ["niclab", "conform", "--case", "adversarial", "--seeds=40", "--one-boot", "--nic", "grim"];
         let words = words.map(str::to_owned);
-        let case = Case { kind: Kind::Unkind, seed: 7, is_watched: false };
+        let case = Case { kind: Kind::Adversarial, seed: 7, is_watched: false };
         assert_eq!(
             [repeat(&words, case, 1), repeat(&words, case, 12)],
             [
-                "niclab conform --case unkind --from 7 --one-boot --nic grim",
-                "niclab conform --case unkind --from 7 --seeds 12 --one-boot --nic grim"
+                "niclab conform --case adversarial --from 7 --one-boot --nic grim",
+                "niclab conform --case adversarial --from 7 --seeds 12 --one-boot --nic grim"
             ]
         );
     }
@@ -319,13 +319,13 @@ mod tests {
     #[test]
     fn seeds_of_a_boot_that_passed_have_one_line_and_a_failure_says_what_was_before_it() {
         let seed = |seed, booted_with, named| Verdict {
-            case: Kind::Unkind,
+            case: Kind::Adversarial,
             seed,
             booted_with,
             ..verdict(named, None)
         };
         let hang = vec![Named::Hang { what: "x".into() }];
-        let repeat_boot = Some("niclab conform --case unkind --from 1 --seeds 4".to_owned());
+        let repeat_boot = Some("niclab conform --case adversarial --from 1 --seeds 4".to_owned());
         let failed = Verdict { repeat_boot, ..seed(4, Some(1), hang) };
         let noted = Verdict { note: Some("n".into()), ..seed(6, Some(5), Vec::new()) };
         let cases = vec![
@@ -339,14 +339,14 @@ mod tests {
         let text = text(&of(cases));
         let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         let lines: Vec<Vec<String>> = text.lines().take(5).map(words).collect();
-        assert_eq!(lines[1][..5], ["unkind", "1", "to", "3", "passed"], "{text}");
+        assert_eq!(lines[1][..5], ["adversarial", "1", "to", "3", "passed"], "{text}");
         assert_eq!(lines[1].last().map(String::as_str), Some("3.8"), "{text}");
         assert_eq!(
             (&lines[2][1], &lines[3][1], &lines[4][1]),
             (&"4".into(), &"5".into(), &"6".into()),
             "{text}"
         );
-        assert!(text.contains("needs them: niclab conform --case unkind --from 1 --seeds 4\n"), "{text}");
+        assert!(text.contains("needs them: niclab conform --case adversarial --from 1 --seeds 4\n"), "{text}");
         assert!(text.ends_with("5 passed, 1 failed, 0 not exercised, 0 not run\n"), "{text}");
     }
 

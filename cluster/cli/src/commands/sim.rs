@@ -31,7 +31,7 @@ pub fn run(args: &SimArgs) -> Result<u8> {
             return Ok(BAD_SCENARIO);
         }
     };
-    scenario.cluster.be_unkind(args.unkind);
+    scenario.cluster.make_adversarial(args.adversarial);
     let name = file.file_stem().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let mut config = SimConfig::new(&scenario.cluster, &name, &scenario.workload);
     config.seed = args.seed.unwrap_or(config.seed);
@@ -58,7 +58,7 @@ pub fn run(args: &SimArgs) -> Result<u8> {
 fn swarm(count: u32, args: &SimArgs) -> Result<u8> {
     let mut arguments = vec!["--swarm".to_owned(), count.to_string()];
     let options =
-        [("--seed", args.seed), ("--unkind", args.unkind), ("--threads", args.threads.map(u64::from))];
+        [("--seed", args.seed), ("--adversarial", args.adversarial), ("--threads", args.threads.map(u64::from))];
     for (option, value) in options {
         if let Some(value) = value {
             arguments.extend([option.to_owned(), value.to_string()]);

@@ -95,10 +95,10 @@ fn a_missing_cluster_file_is_named() {
 #[test]
 fn what_is_no_seed_is_refused_with_what_one_is() {
     for arguments in [
-        ["run", "--unkind", "x"],
-        ["up", "--unkind", "-1"],
-        ["check", "--unkind", "1.5"],
-        ["sim", "--unkind", "18446744073709551616"],
+        ["run", "--adversarial", "x"],
+        ["up", "--adversarial", "-1"],
+        ["check", "--adversarial", "1.5"],
+        ["sim", "--adversarial", "18446744073709551616"],
         ["sim", "--seed", "seven"],
     ] {
         let output = niclab().run(arguments);

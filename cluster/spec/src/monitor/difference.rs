@@ -41,7 +41,7 @@ impl NodeFigures {
             (&mut self.events_merged, before.events_merged),
             (&mut self.control_refused, before.control_refused),
             (&mut self.unordered, before.unordered),
-            (&mut self.unkind_reseeds, before.unkind_reseeds),
+            (&mut self.adversarial_reseeds, before.adversarial_reseeds),
         ];
         for (now, before) in pairs {
             *now = now.wrapping_sub(before);
@@ -57,7 +57,7 @@ impl NodeFigures {
         let faults_before = before.device_faults.values().fold(0, |sum: u64, count| sum.wrapping_add(*count));
         self.device_fault_log.retain(|fault| fault.number > faults_before);
         subtract_counts(&mut self.device_faults, &before.device_faults);
-        subtract_counts(&mut self.unkind, &before.unkind);
+        subtract_counts(&mut self.adversarial, &before.adversarial);
         subtract_ports(&mut self.ports, &before.ports);
         subtract_ledger(&mut self.ledger, &before.ledger);
         subtract_ledger(&mut self.ethernet_ledger, &before.ethernet_ledger);
@@ -143,9 +143,9 @@ mod tests {
             interrupts: [("message".to_owned(), 3 * scale)].into(),
             ports: vec![port(0, 4), port(3, scale)],
             device_faults: [("stale".to_owned(), 2), ("short".to_owned(), scale)].into(),
-            unkind: [("event_late".to_owned(), scale)].into(),
-            unkind_seed: Some(7),
-            unkind_reseeds: scale,
+            adversarial: [("event_late".to_owned(), scale)].into(),
+            adversarial_seed: Some(7),
+            adversarial_reseeds: scale,
             device_fault_log: (1..=2 + scale).map(fault).collect(),
             ledger: vec![entry("doorbell", 4), entry("pio_write", scale)],
             peripherals: ["io-card", "io-card"]

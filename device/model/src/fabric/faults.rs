@@ -56,7 +56,7 @@ pub(super) struct Mishap {
     /// It is lost, and nothing else matters.
     pub(super) is_lost: bool,
     /// It arrives twice.
-    pub(super) is_doubled: bool,
+    pub(super) is_duplicated: bool,
     /// It arrives late.
     pub(super) is_late: bool,
     /// Bit that is flipped.
@@ -93,12 +93,12 @@ impl Mishap {
     /// What `faults` make of a frame of `bytes` with these draws.
     pub(super) fn draw(mut draws: Random, faults: &Faults, bytes: usize) -> Self {
         let is_lost = draws.happens(faults.loss);
-        let is_doubled = draws.happens(faults.duplicate);
+        let is_duplicated = draws.happens(faults.duplicate);
         let bits = bytes as u64 * 8;
         let is_corrupted = draws.happens(faults.corrupt.or(faults.bit_errors.in_any_of(bits)));
         let is_late = draws.happens(faults.reorder);
         let bit = draws.below(u32::try_from(bits).unwrap_or(u32::MAX));
-        Self { is_lost, is_doubled, is_late, flipped_bit: is_corrupted.then_some(bit) }
+        Self { is_lost, is_duplicated, is_late, flipped_bit: is_corrupted.then_some(bit) }
     }
 }
 

@@ -482,8 +482,8 @@ fn afflict(
         arrival.head += faults.reorder_delay;
         arrival.tail += faults.reorder_delay;
     }
-    if mishap.is_doubled {
-        counters.doubled += 1;
+    if mishap.is_duplicated {
+        counters.duplicated += 1;
         return [Some(arrival), Some(first)];
     }
     [Some(arrival), None]

@@ -32,7 +32,7 @@ use crate::time::{Passage, Span, Time};
 /// Who gets a frame. Most frames go to one node.
 pub type Deliveries = SmallVec<[Delivery; 4]>;
 
-/// One arrival of a frame. A frame that was doubled has two.
+/// One arrival of a frame. A frame that was duplicated has two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delivery {
     /// The port, which is the node's number.
@@ -129,7 +129,7 @@ pub struct PortCounters {
     pub frames_in: u64,
     /// Their bytes.
     pub bytes_in: u64,
-    /// Frames on their way to the node, doubled ones twice.
+    /// Frames on their way to the node, duplicated ones twice.
     pub frames_out: u64,
     /// Their bytes.
     pub bytes_out: u64,
@@ -143,8 +143,8 @@ pub struct PortCounters {
     pub dropped_queue: u64,
     /// Dropped: lost by a fault.
     pub dropped_lost: u64,
-    /// Doubled by a fault.
-    pub doubled: u64,
+    /// Duplicated by a fault.
+    pub duplicated: u64,
     /// Damaged by a fault.
     pub corrupted: u64,
     /// Held back by a fault, so that later frames may overtake.

@@ -266,8 +266,8 @@ fn each_fault_does_what_it_says() {
     let (plain, _) = with(Faults::NONE);
     let (lost, counters) = with(Faults { loss: always, ..Faults::NONE });
     assert_eq!((lost.len(), counters.dropped_lost), (0, 1));
-    let (doubled, counters) = with(Faults { duplicate: always, ..Faults::NONE });
-    assert_eq!((receivers(&doubled), counters.doubled), (vec![1, 1], 1));
+    let (duplicated, counters) = with(Faults { duplicate: always, ..Faults::NONE });
+    assert_eq!((receivers(&duplicated), counters.duplicated), (vec![1, 1], 1));
     let (corrupted, counters) = with(Faults { corrupt: always, ..Faults::NONE });
     assert!(corrupted[0].corrupt.is_some_and(|bit| bit < 480) && counters.corrupted == 1);
     let (late, counters) = with(Faults { reorder: always, ..Faults::NONE });
@@ -393,7 +393,7 @@ proptest! {
         let counters: Vec<_> = (0..4).map(|port| *fabric.counters(port).unwrap()).collect();
         let sum = |of: fn(&PortCounters) -> u64| counters.iter().map(of).sum::<u64>();
         let dropped = sum(|c| c.dropped_lost + c.dropped_queue + c.dropped_long);
-        prop_assert_eq!(delivered + dropped, sends.len() as u64 + sum(|c| c.doubled));
+        prop_assert_eq!(delivered + dropped, sends.len() as u64 + sum(|c| c.duplicated));
         prop_assert_eq!(delivered, sum(|c| c.frames_out));
     }
 }

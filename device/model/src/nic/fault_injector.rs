@@ -12,7 +12,7 @@
 //! * [`Fault::Delay`]: a completion is visible later. Writes, interrupts and replies behind it wait their turn, as
 //!   posted writes on a bus do: none overtakes it, and a driver that was told that a port is closed is never written
 //!   to;
-//! * [`Fault::LostInterrupt`], [`Fault::DoubledInterrupt`];
+//! * [`Fault::LostInterrupt`], [`Fault::DuplicatedInterrupt`];
 //! * [`Fault::InvalidValue`]: one of the values that the model declares ([`crate::nic::host_values`]) is out of its
 //!   range: a length, an index, a handle, a count. Ownership is valid, so that a driver reads it.
 //!
@@ -34,7 +34,7 @@ use niclab_abi::control::{Reply, Request, STATUS_OK};
 use crate::nic::Statistics;
 use crate::nic::hand_over::{HandOver, HandOverError, Progress};
 use crate::nic::host_values::{CardLimits, HostValue, HostValues, Place};
-use crate::nic::unkind::Unkind;
+use crate::nic::adversarial::Adversarial;
 use smallvec::SmallVec;
 
 use crate::nic::{Content, DescriptorQueue, DmaWords, HostRange, Input, Nic, Observed, Output, ShellCounts};
@@ -65,7 +65,7 @@ pub enum Fault {
     /// An interrupt is not raised.
     LostInterrupt,
     /// An interrupt is raised twice.
-    DoubledInterrupt,
+    DuplicatedInterrupt,
     /// A value is out of its range.
     InvalidValue,
 }
@@ -78,7 +78,7 @@ impl Fault {
         Self::BadStatus,
         Self::Delay,
         Self::LostInterrupt,
-        Self::DoubledInterrupt,
+        Self::DuplicatedInterrupt,
         Self::InvalidValue,
     ];
 
@@ -90,7 +90,7 @@ impl Fault {
             Self::BadStatus => "bad_status",
             Self::Delay => "delay",
             Self::LostInterrupt => "lost_interrupt",
-            Self::DoubledInterrupt => "doubled_interrupt",
+            Self::DuplicatedInterrupt => "duplicated_interrupt",
             Self::InvalidValue => "invalid_value",
         }
     }
@@ -390,8 +390,8 @@ impl FaultInjector {
                     self.record(Fault::LostInterrupt, &output);
                     times -= 1;
                 }
-                if self.draw(Fault::DoubledInterrupt, 1).is_some() {
-                    self.record(Fault::DoubledInterrupt, &output);
+                if self.draw(Fault::DuplicatedInterrupt, 1).is_some() {
+                    self.record(Fault::DuplicatedInterrupt, &output);
                     times += 1;
                 }
                 (0..times).for_each(|_| self.pass(output.clone(), None));
@@ -660,12 +660,12 @@ impl<N: Nic + ?Sized> Observed for FaultyNic<N> {
         Some(&self.fault_injector)
     }
 
-    fn unkind(&self) -> Option<&Unkind> {
-        self.nic.unkind()
+    fn adversarial(&self) -> Option<&Adversarial> {
+        self.nic.adversarial()
     }
 
-    fn unkind_mut(&mut self) -> Option<&mut Unkind> {
-        self.nic.unkind_mut()
+    fn adversarial_mut(&mut self) -> Option<&mut Adversarial> {
+        self.nic.adversarial_mut()
     }
 
     fn fault_injector_mut(&mut self) -> Option<&mut FaultInjector> {
@@ -905,8 +905,8 @@ mod tests {
     }
 
     #[test]
-    fn interrupts_are_lost_and_doubled() {
-        let rates = at_opportunities(&[(Fault::LostInterrupt, &[1]), (Fault::DoubledInterrupt, &[3])]);
+    fn interrupts_are_lost_and_duplicated() {
+        let rates = at_opportunities(&[(Fault::LostInterrupt, &[1]), (Fault::DuplicatedInterrupt, &[3])]);
         let mut nic = nic(rates, (0..3).map(interrupt));
         assert_eq!(drain(&mut nic), [1, 2, 2].map(interrupt));
     }
@@ -1005,7 +1005,7 @@ mod tests {
     }
 
     proptest! {
-        /// Every byte that the model wrote reached memory or was withheld, every interrupt was raised, lost or doubled,
+        /// Every byte that the model wrote reached memory or was withheld, every interrupt was raised, lost or duplicated,
         /// and nothing was written where the model wrote nothing.
         #[test]
         fn the_account_is_exact(outputs in outputs(), rates in rates(), seed: u64) {
@@ -1033,7 +1033,7 @@ mod tests {
             let fault_injector = nic.fault_injector().unwrap();
             prop_assert_eq!(bytes, seen_bytes + fault_injector.withheld_bytes());
             prop_assert_eq!(
-                interrupts + fault_injector.count(Fault::DoubledInterrupt),
+                interrupts + fault_injector.count(Fault::DuplicatedInterrupt),
                 seen_interrupts + fault_injector.count(Fault::LostInterrupt)
             );
             prop_assert!(places(&seen).is_subset(&places(&outputs)));
@@ -1048,7 +1048,7 @@ mod tests {
                 drain(&mut nic);
                 nic.fault_injector.count(fault)
             };
-            for fault in [Fault::Delay, Fault::LostInterrupt, Fault::DoubledInterrupt] {
+            for fault in [Fault::Delay, Fault::LostInterrupt, Fault::DuplicatedInterrupt] {
                 let mut alone = Rates { delay: rates.delay, ..Rates::default() };
                 alone.of[fault as usize] = rates.of[fault as usize].clone();
                 if fault == Fault::Delay {

@@ -13,7 +13,7 @@ pub mod parcel;
 pub mod registry;
 pub mod series;
 pub mod statistics;
-pub mod unkind;
+pub mod adversarial;
 pub mod windows;
 
 pub use statistics::Statistics;
@@ -29,7 +29,7 @@ use crate::nic::frame::{LentHead, SharedFrame};
 use crate::nic::hand_over::{HandOver, HandOverError, Progress};
 use crate::nic::parcel::{Outbox, Parcel};
 use crate::nic::series::InSeries;
-use crate::nic::unkind::Unkind;
+use crate::nic::adversarial::Adversarial;
 use crate::platform::ledger::Ledger;
 use crate::platform::node_bus::NodeBus;
 use crate::platform::trace_tag::TraceTag;
@@ -590,14 +590,14 @@ pub trait Observed {
         None
     }
 
-    /// Who holds back what the host sees of this model, where it is unkind; a model by itself is not. See
-    /// [`crate::nic::unkind`].
-    fn unkind(&self) -> Option<&Unkind> {
+    /// Who holds back what the host sees of this model, where it is adversarial; a model by itself is not. See
+    /// [`crate::nic::adversarial`].
+    fn adversarial(&self) -> Option<&Adversarial> {
         None
     }
 
     /// The same, to change the seed.
-    fn unkind_mut(&mut self) -> Option<&mut Unkind> {
+    fn adversarial_mut(&mut self) -> Option<&mut Adversarial> {
         None
     }
 }

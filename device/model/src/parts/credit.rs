@@ -2,10 +2,10 @@
 //!
 //! The receiver sets slots of its queue aside for a sender and announces an absolute **limit**: how many packets of the
 //! **connection** the sender may have sent in all. The sender numbers its packets from 1. Because limits and numbers
-//! are absolute, a message of this protocol may be lost, doubled or overtaken without harm:
+//! are absolute, a message of this protocol may be lost, duplicated or overtaken without harm:
 //!
 //! * a limit only ever moves the sender's window forward;
-//! * a packet counts once, in order; one that is late or doubled is discarded;
+//! * a packet counts once, in order; one that is late or duplicated is discarded;
 //! * numbers that were skipped were lost on the way, and their credit comes back;
 //! * a sender that begins anew takes the next connection number, which resets the receiver's account; what belongs to
 //!   an older connection is recognised and discarded.
@@ -134,7 +134,7 @@ impl Window {
         is_valid
     }
 
-    /// Takes the acknowledgement of one packet; false when it is stale, doubled or absurd. Acknowledgements return in
+    /// Takes the acknowledgement of one packet; false when it is stale, duplicated or absurd. Acknowledgements return in
     /// the order of their packets, and one that was overtaken is not counted.
     pub fn on_acknowledgement(&mut self, connection: u16, number: u32) -> bool {
         let distance = ahead(number, self.acknowledged);
@@ -163,7 +163,7 @@ pub enum Answer {
 pub enum Refusal {
     /// It belongs to another connection than the account.
     Stale,
-    /// Its number was counted already: it is doubled, or was overtaken.
+    /// Its number was counted already: it is duplicated, or was overtaken.
     Late,
     /// Its number is beyond the announced limit.
     BeyondLimit,
@@ -265,7 +265,7 @@ impl Grant {
     /// were lost.
     ///
     /// # Errors
-    /// When it belongs to an older connection, is doubled, or was overtaken.
+    /// When it belongs to an older connection, is duplicated, or was overtaken.
     pub fn on_packet_uncontrolled(&mut self, connection: u16, number: u32) -> Result<u32, Refusal> {
         match self.connection {
             Some(current) if current == connection => {}
@@ -475,7 +475,7 @@ mod tests {
         assert!(!window.on_acknowledgement(1, 1), "nothing was sent");
         assert_eq!([(); 3].map(|()| window.count_sent()), [1, 2, 3]);
         assert!(window.on_acknowledgement(1, 2));
-        assert!(!window.on_acknowledgement(1, 2), "doubled");
+        assert!(!window.on_acknowledgement(1, 2), "duplicated");
         assert!(!window.on_acknowledgement(1, 1), "overtaken");
         assert!(!window.on_acknowledgement(2, 3), "another connection");
         assert!(window.on_acknowledgement(1, 3));
@@ -489,7 +489,7 @@ mod tests {
         Renew { connection: u16 },
     }
 
-    /// A world of one sender and one account, whose messages are lost, doubled and overtaken as the script says.
+    /// A world of one sender and one account, whose messages are lost, duplicated and overtaken as the script says.
     struct World {
         window: Window,
         grant: Grant,

@@ -3,7 +3,7 @@
 //! Each card keeps one [`GoBackN`] for each peer, which has both directions. The sender numbers its frames and keeps
 //! each until it is **acknowledged**: an acknowledgement names the first number that has not arrived, and so speaks for
 //! all frames before it. At most a window of frames is kept. The receiver takes the frame whose number is next, and
-//! nothing else; what is doubled or ahead it discards, and answers with an acknowledgement, which repairs a lost one.
+//! nothing else; what is duplicated or ahead it discards, and answers with an acknowledgement, which repairs a lost one.
 //!
 //! A timer runs exactly while a frame is not acknowledged. When it expires, all that are kept go again and the wait
 //! doubles up to a bound; an acknowledgement that moves the window resets it. The protocol never gives up: links of a
@@ -44,7 +44,7 @@ pub enum Reception {
     /// The next one: it is counted as arrived, and to be delivered.
     Next,
     /// One that arrived before: discard it, and acknowledge.
-    Doubled,
+    Duplicated,
     /// One behind a frame that is missing: discard it, and acknowledge.
     Ahead,
 }
@@ -126,7 +126,7 @@ impl<F, const BITS: u32> GoBackN<F, BITS> {
     }
 
     /// Takes an acknowledgement: all frames before `number` have arrived. True when the window moved; one that is old,
-    /// doubled or absurd changes nothing.
+    /// duplicated or absurd changes nothing.
     #[inline]
     pub fn on_acknowledged(&mut self, now: Time, number: Sequence<BITS>) -> bool {
         let arrived = number.ahead_of(self.oldest) as usize;
@@ -143,7 +143,7 @@ impl<F, const BITS: u32> GoBackN<F, BITS> {
     }
 
     /// Takes a refusal: all frames before `number` have arrived, and the one of this number found no room. True when
-    /// the window moved. One that is old, doubled or absurd changes nothing.
+    /// the window moved. One that is old, duplicated or absurd changes nothing.
     pub fn on_refused(&mut self, now: Time, number: Sequence<BITS>) -> bool {
         let has_moved = self.on_acknowledged(now, number);
         if number == self.oldest && !self.kept.is_empty() && !self.is_paused {
@@ -184,7 +184,7 @@ impl<F, const BITS: u32> GoBackN<F, BITS> {
         } else if sequence.is_after(self.expected) {
             Reception::Ahead
         } else {
-            Reception::Doubled
+            Reception::Duplicated
         }
     }
 
@@ -350,7 +350,7 @@ mod tests {
         }
         assert!(link.on_refused(at(1), Sequence::new(1)), "the first was taken");
         assert!(!link.can_send() && link.is_paused());
-        assert!(!link.on_refused(at(2), Sequence::new(1)), "a doubled refusal changes nothing");
+        assert!(!link.on_refused(at(2), Sequence::new(1)), "a duplicated refusal changes nothing");
         assert_eq!(link.deadline(), Some(at(4)));
         assert!(link.expire(at(4)).eq(&[1, 2]));
         assert!(link.can_send(), "what was refused is on its way again");

@@ -221,7 +221,7 @@ impl<L: Host> Play<L> {
 
 proptest! {
     #[test]
-    fn no_descriptor_is_lost_doubled_or_torn(
+    fn no_descriptor_is_lost_duplicated_or_torn(
         steps in prop::collection::vec(any::<u8>(), 0..600),
         entries in 1_u64..9,
         max_taken in 1_usize..6,

@@ -371,13 +371,13 @@ proptest! {
         count in 1..=usize::from(NODES),
         steps in prop::collection::vec(any_step(300), 0..14),
         casts in prop::collection::vec((0..usize::from(NODES), 1..900_u64), 0..8),
-        (lost, doubled, damaged, late) in (0..100_u32, 0..100_u32, 0..50_u32, 0..200_u32),
+        (lost, duplicated, damaged, late) in (0..100_u32, 0..100_u32, 0..50_u32, 0..200_u32),
     ) {
         let mut values = values(name).with("packet_bytes", Value::Number(4 * packet));
         if name != "rate_controlled" {
             values = values.with("timeout_us", Value::Number(100 + 2 * packet)).with("retries", Value::Number(60_000));
         }
-        let faults = Faults { lost, doubled, damaged, late };
+        let faults = Faults { lost, duplicated, damaged, late };
         let mut world = World::new(seed, faults, &values, &order[..count], steps);
         for (root, units) in casts {
             let root = order[root % count];

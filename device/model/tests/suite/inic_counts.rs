@@ -40,7 +40,7 @@ fn sent(assembly: &str, faults: Faults) -> ([Counters; 2], Time) {
     ([0, 1].map(|node| *wire.hosts[node].nic.counters()), took)
 }
 
-const LOSSY: Faults = Faults { lost: 20, doubled: 0, damaged: 0, late: 0 };
+const LOSSY: Faults = Faults { lost: 20, duplicated: 0, damaged: 0, late: 0 };
 
 #[test]
 fn what_a_mask_shows_missing_goes_again_before_a_timer_expires() {

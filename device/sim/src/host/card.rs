@@ -95,7 +95,7 @@ pub struct CardHost<T: Transport> {
     is_faulty: bool,
     /// Faults of the device that are known.
     faults: u64,
-    /// Whether one of them has held a completion up, or the card is unkind and does so itself.
+    /// Whether one of them has held a completion up, or the card is adversarial and does so itself.
     is_late: bool,
     /// Launches in the pages of all ports that the card has not taken yet.
     waiting: usize,
@@ -118,7 +118,7 @@ impl<T: Transport> CardHost<T> {
         Self {
             node,
             is_faulty: nic.fault_injector().is_some(),
-            is_late: nic.unkind().is_some(),
+            is_late: nic.adversarial().is_some(),
             nic,
             ethernet: Function::new(ethernet),
             bus: NodeBus::default(),

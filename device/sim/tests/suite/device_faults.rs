@@ -52,10 +52,10 @@ fn invalid_value_is_refused_where_no_driver_runs() {
 }
 
 #[test]
-fn interrupts_that_are_lost_or_doubled_are_no_difference_in_the_ledger() {
+fn interrupts_that_are_lost_or_duplicated_are_no_difference_in_the_ledger() {
     let faults = DeviceFaults {
         lost_interrupt_at: vec![1, 2],
-        doubled_interrupt_at: vec![5],
+        duplicated_interrupt_at: vec![5],
         ..DeviceFaults::default()
     };
     let mut config = config(WorkloadKind::Stream, faults);
@@ -93,7 +93,7 @@ fn amid_faults(seed: u64, model: &str) -> Option<SimConfig> {
         bad_status: 0.01,
         delay: 0.01,
         lost_interrupt: 0.01,
-        doubled_interrupt: 0.01,
+        duplicated_interrupt: 0.01,
         ..DeviceFaults::default()
     };
     let mut config = configuration(seed);

@@ -38,5 +38,5 @@ mod swarm;
 mod tampered;
 mod tcp;
 mod threads;
-mod unkind;
+mod adversarial;
 mod workloads;

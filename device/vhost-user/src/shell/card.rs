@@ -18,7 +18,7 @@ use niclab_model::nic::frame::SharedFrame;
 use niclab_model::nic::host_values::{CardLimits, HostValues};
 use niclab_model::nic::parcel::Parcel;
 use niclab_model::nic::registry::AnyNic;
-use niclab_model::nic::unkind::{Unkind, UnkindNic};
+use niclab_model::nic::adversarial::{Adversarial, AdversarialNic};
 use niclab_model::nic::{
     DescriptorQueue, FrameBytes, HostRange, HostRanges, Input, Nic, Observed, Output, ShellCounts,
     Statistics, WindowRange,
@@ -71,7 +71,7 @@ pub struct Card {
     pub host_values: HostValues,
     /// The ranges.
     pub limits: CardLimits,
-    /// What it keeps back, where it is unkind.
+    /// What it keeps back, where it is adversarial.
     pub manners: Option<Box<Manners>>,
     /// The driver has sent a request since the last reset: until then nothing may be written into its memory.
     pub is_running: bool,
@@ -136,10 +136,10 @@ impl Card {
         }
     }
 
-    /// The card is unkind from now on. What device faults befall is what it does then: they come later.
-    pub fn be_unkind(&mut self, manners: Manners, unkind: Unkind) {
+    /// The card is adversarial from now on. What device faults befall is what it does then: they come later.
+    pub fn make_adversarial(&mut self, manners: Manners, adversarial: Adversarial) {
         let nic = std::mem::replace(&mut self.nic, Box::new(NoCard::default()));
-        self.nic = Box::new(UnkindNic::new(nic, unkind));
+        self.nic = Box::new(AdversarialNic::new(nic, adversarial));
         self.manners = Some(Box::new(manners));
     }
 

@@ -7,7 +7,7 @@ use niclab_abi::event::{
 };
 use niclab_abi::{FromBytes, QUEUE_EVENT, ToBytes};
 use niclab_model::nic::fault_injector::FaultInjector;
-use niclab_model::nic::unkind::Kind;
+use niclab_model::nic::adversarial::Kind;
 
 use super::manners::Manners;
 use crate::memory::DmaMemory;
@@ -31,7 +31,7 @@ pub fn cause_name(cause: u32) -> &'static str {
 pub struct Events {
     /// How often each cause of each port waits. As many entries as the model has causes and ports.
     waiting: BTreeMap<(u32, u32), u64>,
-    /// A buffer that was taken and is to be used later, of an unkind card.
+    /// A buffer that was taken and is to be used later, of an adversarial card.
     aside: Option<(u16, Chain)>,
     /// Interrupts raised, by cause and port.
     pub raised: BTreeMap<(u32, u32), u64>,
@@ -55,7 +55,7 @@ impl Events {
     }
 
     /// Hands out what waits, as far as there are buffers: one interrupt for each, in the order of causes and ports, but
-    /// where a card is unkind.
+    /// where a card is adversarial.
     ///
     /// # Errors
     /// [`RingError`]; what was not handed out waits on.
@@ -102,7 +102,7 @@ impl Events {
         Ok(())
     }
 
-    /// The next buffer to be used: the first, or of an unkind card the one behind it, and the first later.
+    /// The next buffer to be used: the first, or of an adversarial card the one behind it, and the first later.
     #[inline]
     fn next_buffer(
         &mut self,

@@ -1,10 +1,10 @@
-//! What an unkind card keeps back, and what it draws: [`super::unkind`] has it happen.
+//! What an adversarial card keeps back, and what it draws: [`super::adversarial`] has it happen.
 
 use std::time::{Duration, Instant};
 
 use niclab_abi::{QUEUE_CONTROL, QUEUE_EVENT};
 use niclab_model::nic::ReplyBytes;
-use niclab_model::nic::unkind::{Dice, Kind};
+use niclab_model::nic::adversarial::{Dice, Kind};
 
 /// How late an answer is that comes just before the limit of requests. What is left of that, `MARGIN_MS`, is for a
 /// driver whose clock began before the card took the request, and whose processor may be away for long before it sees
@@ -50,7 +50,7 @@ pub struct KeptReply {
     pub(super) when: When,
 }
 
-/// What an unkind card keeps back, and how it goes on.
+/// What an adversarial card keeps back, and how it goes on.
 #[derive(Debug)]
 pub struct Manners {
     pub(super) dice: Dice,

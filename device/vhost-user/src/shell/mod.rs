@@ -10,7 +10,7 @@
 //! * [`time_limit`]: that model time has reached its end;
 //! * [`turn`]: how much may be done before others get the world;
 //! * [`wait`]: when to sleep and when to poll;
-//! * [`unkind`] and [`manners`]: what cards do that the manual allows and kind hardware seldom does;
+//! * [`adversarial`] and [`manners`]: what cards do that the manual allows and kind hardware seldom does;
 //! * `watching`: what is done, shown to those who watch;
 //! * [`rules`]: what drivers must do, where somebody looks;
 //! * [`quiet`]: how model time passes while nobody does anything.
@@ -30,7 +30,7 @@ pub mod quiet;
 pub mod rules;
 pub mod time_limit;
 pub mod turn;
-pub mod unkind;
+pub mod adversarial;
 pub mod wait;
 mod watching;
 pub mod world;
@@ -46,7 +46,7 @@ use parking_lot::{Condvar, Mutex};
 use self::manners::Tick;
 use self::quiet::Quiet;
 use self::rules::book::{Alarm, Book};
-use self::unkind::patience::Patience;
+use self::adversarial::patience::Patience;
 use self::wait::Policy;
 use self::world::World;
 use self::world::cluster::Cluster;
@@ -271,7 +271,7 @@ impl Shell {
         &self.quiet
     }
 
-    /// How what unkind cards keep back comes while nobody does anything.
+    /// How what adversarial cards keep back comes while nobody does anything.
     pub const fn patience(&self) -> &Patience {
         &self.patience
     }

@@ -151,7 +151,7 @@ fn answer_doorbell(world: &mut World<'_>, node: usize) -> Found {
     if world.nodes.card(node).is_some_and(|card| card.stands_still()) {
         return Found::default();
     }
-    if let Some(found) = world.answer_doorbell_unkindly(node) {
+    if let Some(found) = world.answer_doorbell_adversarially(node) {
         return found;
     }
     let is_polled = world.nodes.card(node).is_some_and(Card::is_polled);

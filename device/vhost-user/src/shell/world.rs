@@ -19,7 +19,7 @@ use niclab_model::fabric::ethernet::Concern;
 use niclab_model::nic::fault_injector::FaultInjector;
 use niclab_model::nic::frame::SharedFrame;
 use niclab_model::nic::series::Series;
-use niclab_model::nic::unkind::Unkind;
+use niclab_model::nic::adversarial::Adversarial;
 use niclab_model::nic::{DescriptorQueue, FrameBytes, Input, Output};
 use niclab_model::platform::node_bus::NodeBus;
 use niclab_model::platform::trace_tag::TraceTag;
@@ -55,8 +55,8 @@ pub struct Common {
     seed: u64,
     /// Whether device faults befall some card.
     has_device_faults: bool,
-    /// Whether some card is unkind.
-    pub(super) is_unkind: bool,
+    /// Whether some card is adversarial.
+    pub(super) is_adversarial: bool,
     /// Whether a driver ever notified a descriptor queue of a model that takes chains.
     has_descriptors: bool,
     /// How many cards have a stalled slot.
@@ -122,7 +122,7 @@ impl Common {
             network,
             seed,
             has_device_faults: false,
-            is_unkind: false,
+            is_adversarial: false,
             has_descriptors: false,
             stalled: 0,
             acts: 0,
@@ -254,8 +254,8 @@ impl World<'_> {
         if let Some(more) = self.serve_lockstep(node) {
             return Found { work: 1, more };
         }
-        let unkind = if self.common.is_unkind { self.look_unkindly(node) } else { None };
-        let mut found = unkind.unwrap_or_else(|| Found { work: self.serve_ports(node), ..Found::default() });
+        let adversarial = if self.common.is_adversarial { self.look_adversarially(node) } else { None };
+        let mut found = adversarial.unwrap_or_else(|| Found { work: self.serve_ports(node), ..Found::default() });
         // What another look left under way: behind what this node launches, which may come earlier in model time.
         if (self.common.network.is_moving() || self.common.is_owing) && !self.common.turn.is_over() {
             found.work += 1;
@@ -426,7 +426,7 @@ impl World<'_> {
     /// are quiet, [`World::pass_time`] gets there.
     #[inline]
     fn next_overdue(&self) -> Option<(usize, Time)> {
-        if !self.common.has_device_faults && !self.common.is_unkind {
+        if !self.common.has_device_faults && !self.common.is_adversarial {
             return None;
         }
         let now = self.model_time();
@@ -436,7 +436,7 @@ impl World<'_> {
             }
             let held = [
                 card.nic.fault_injector().and_then(FaultInjector::due),
-                card.nic.unkind().and_then(Unkind::due),
+                card.nic.adversarial().and_then(Adversarial::due),
             ];
             held.into_iter().flatten().min().filter(|due| *due <= now)
         };
@@ -603,7 +603,7 @@ impl World<'_> {
     #[inline]
     fn perform(&mut self, node: usize, output: Output, lent: Option<&LentFrame>) -> Option<Sent> {
         self.common.latest = self.common.latest.max(output.at());
-        let is_as_made = !self.common.has_device_faults && !self.common.is_unkind;
+        let is_as_made = !self.common.has_device_faults && !self.common.is_adversarial;
         let is_lending = self.common.lends && is_as_made && self.common.network.may_lend();
         // A card may read again because of what it reads, with nothing else in between: a guest whose ring has no end,
         // say.

@@ -119,16 +119,16 @@ fn a_port_is_closed_only_after_its_late_completion() {
 }
 
 #[test]
-fn interrupts_are_lost_and_doubled_and_counted() {
+fn interrupts_are_lost_and_duplicated_and_counted() {
     let faults =
-        DeviceFaults { lost_interrupt_at: vec![1], doubled_interrupt_at: vec![3], ..DeviceFaults::default() };
+        DeviceFaults { lost_interrupt_at: vec![1], duplicated_interrupt_at: vec![3], ..DeviceFaults::default() };
     let (lab, guests, [mut a, _b]) = faulty(faults);
     guests[1].offer_event_buffers(16).unwrap();
     for (number, events) in [(1, 0), (2, 1), (3, 2)] {
         send(&lab, &mut a, [number], CODE_INTERRUPT);
         assert_eq!(guests[1].take_events().unwrap().len(), events, "message {number}");
     }
-    let expected = [("lost_interrupt".to_owned(), 1), ("doubled_interrupt".to_owned(), 1)];
+    let expected = [("lost_interrupt".to_owned(), 1), ("duplicated_interrupt".to_owned(), 1)];
     assert_eq!(stats(&lab, 1).device_faults, expected.into());
 }
 

@@ -26,5 +26,5 @@ mod stations;
 mod stops;
 mod turns;
 mod ultra;
-mod unkind;
+mod adversarial;
 mod watch;

@@ -76,7 +76,7 @@ fn what_a_station_sends_reaches_functions_and_stations_by_their_addresses() {
 }
 
 #[test]
-fn ordinary_frames_of_a_card_that_faults_befall_are_dropped_doubled_and_put_off() {
+fn ordinary_frames_of_a_card_that_faults_befall_are_dropped_duplicated_and_put_off() {
     let lab = lab(2);
     let wires = [Station::put(&lab, 0), Station::put(&lab, 1)];
     let mut guests = guests(&lab, 2, MERGEABLE);

@@ -272,8 +272,8 @@ fn what_faults_did_is_said_and_counted_as_the_link_counts() {
     assert_eq!(count("never arrived"), events["lost"]);
     // Of a frame and its double only the first can be damaged.
     assert_eq!(count("corrupted"), events["corrupted"]);
-    let undamaged_doubles = count("doubled");
-    assert!(undamaged_doubles >= events["duplicated"] && undamaged_doubles <= 2 * events["duplicated"]);
+    let undamaged_duplicates = count("duplicated");
+    assert!(undamaged_duplicates >= events["duplicated"] && undamaged_duplicates <= 2 * events["duplicated"]);
     assert_eq!(found.len() as u64, 200 + events["duplicated"]);
 }
 

@@ -87,11 +87,11 @@ impl Handlers {
     }
 
     pub(super) fn register(&mut self, entry: Entry, handler: Handler) -> Result<(), Error> {
-        let is_doubled = self.locals.iter().any(|local| local.entry.name == entry.name);
+        let is_duplicated = self.locals.iter().any(|local| local.entry.name == entry.name);
         let holder = entry.number.filter(|number| self.numbers.contains_key(number));
         let problem = match entry.check() {
             Err(problem) => Some(problem),
-            Ok(()) if is_doubled => Some(NameProblem::Doubled),
+            Ok(()) if is_duplicated => Some(NameProblem::Duplicated),
             Ok(()) if holder.is_some() => Some(NameProblem::Taken),
             Ok(()) => (self.locals.len() >= MAX_NAMES).then_some(NameProblem::Full),
         };

@@ -29,7 +29,7 @@ pub enum NameProblem {
     /// It is empty or too long.
     Length,
     /// This endpoint has a handler of this name already.
-    Doubled,
+    Duplicated,
     /// The number is one of the predefined handlers'.
     Predefined,
     /// Another name has the number.
@@ -44,7 +44,7 @@ pub enum NameProblem {
 
 impl NameProblem {
     const ALL: [Self; 6] =
-        [Self::Length, Self::Doubled, Self::Predefined, Self::Taken, Self::OtherNumber, Self::Full];
+        [Self::Length, Self::Duplicated, Self::Predefined, Self::Taken, Self::OtherNumber, Self::Full];
 
     /// As a message carries it.
     #[must_use]

@@ -388,7 +388,7 @@ fn names_that_cannot_be_are_refused_where_they_are_registered() {
         }
     };
     assert_eq!(problem("a", None), None);
-    assert_eq!(problem("a", None), Some(NameProblem::Doubled));
+    assert_eq!(problem("a", None), Some(NameProblem::Duplicated));
     assert_eq!(problem("", None), Some(NameProblem::Length));
     assert_eq!(problem(&"x".repeat(MAX_NAME_BYTES), None), None);
     assert_eq!(problem(&"y".repeat(MAX_NAME_BYTES + 1), None), Some(NameProblem::Length));

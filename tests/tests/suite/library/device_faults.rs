@@ -112,8 +112,8 @@ fn a_lost_interrupt_costs_a_sleeper_no_more_than_the_time_of_a_check() {
 }
 
 #[test]
-fn a_doubled_interrupt_wakes_a_receiver_for_nothing_and_that_is_all() {
-    let faults = DeviceFaults { doubled_interrupt_at: vec![1], ..Default::default() };
+fn a_duplicated_interrupt_wakes_a_receiver_for_nothing_and_that_is_all() {
+    let faults = DeviceFaults { duplicated_interrupt_at: vec![1], ..Default::default() };
     let (cluster, [mut a, mut b]) = faulty(faults);
     b.set_wait_policy(WaitPolicy::Block);
     send(&cluster, &mut a, [1], Flags::INTERRUPT);
@@ -121,7 +121,7 @@ fn a_doubled_interrupt_wakes_a_receiver_for_nothing_and_that_is_all() {
     assert!(matches!(b.receive(SHORT), Err(Error::TimedOut { .. })));
     send(&cluster, &mut a, [2], Flags::INTERRUPT);
     assert_eq!(receive(&mut b), Ok(2));
-    assert_eq!(cluster.figures(1).device_faults, [("doubled_interrupt".to_owned(), 1)].into());
+    assert_eq!(cluster.figures(1).device_faults, [("duplicated_interrupt".to_owned(), 1)].into());
 }
 
 #[test]

@@ -26,7 +26,7 @@ struct Passed {
 }
 
 impl Progress {
-    /// Of so many cases, of which seeds of an unkind device may have one boot.
+    /// Of so many cases, of which seeds of an adversarial device may have one boot.
     pub const fn new(all: usize, is_one_boot: bool) -> Self {
         Self { all, is_one_boot, done: 0, passed: None }
     }
@@ -34,7 +34,7 @@ impl Progress {
     /// One more; the lines that are to be shown now.
     pub fn add(&mut self, verdict: &Verdict) -> Vec<String> {
         let label = verdict.label();
-        let is_joined = self.is_one_boot && verdict.passed && verdict.case == Kind::Unkind;
+        let is_joined = self.is_one_boot && verdict.passed && verdict.case == Kind::Adversarial;
         let mut lines = Vec::new();
         if !is_joined || self.passed.as_ref().is_some_and(|passed| passed.label != label) {
             lines.extend(self.rest());
@@ -89,7 +89,7 @@ mod tests {
             traffic: Traffic::default(),
             moments: Vec::new(),
             wall_s: 0.5,
-            unkind: BTreeMap::new(),
+            adversarial: BTreeMap::new(),
             booted_with: None,
             repeat: String::new(),
             repeat_boot: None,
@@ -100,17 +100,17 @@ mod tests {
     fn seeds_of_one_boot_have_lines_together_and_a_failure_its_own() {
         let mut progress = Progress::new(14, true);
         let mut lines: Vec<String> = progress.add(&verdict(Kind::Plain, 1, true));
-        lines.extend((1..=12).flat_map(|seed| progress.add(&verdict(Kind::Unkind, seed, seed != 12))));
-        lines.extend(progress.add(&verdict(Kind::Unkind, 13, true)));
+        lines.extend((1..=12).flat_map(|seed| progress.add(&verdict(Kind::Adversarial, seed, seed != 12))));
+        lines.extend(progress.add(&verdict(Kind::Adversarial, 13, true)));
         lines.extend(progress.rest());
         assert_eq!(
             lines,
             [
                 "1 of 14: plain, seed 1: passed (0 sent, 0 received, 0 events), 0.5 s",
-                "11 of 14: unkind, seeds 1 to 10: passed, 5.0 s",
-                "12 of 14: unkind, seed 11: passed, 0.5 s",
-                "13 of 14: unkind, seed 12: FAILED, hang: x, 0.5 s",
-                "14 of 14: unkind, seed 13: passed, 0.5 s"
+                "11 of 14: adversarial, seeds 1 to 10: passed, 5.0 s",
+                "12 of 14: adversarial, seed 11: passed, 0.5 s",
+                "13 of 14: adversarial, seed 12: FAILED, hang: x, 0.5 s",
+                "14 of 14: adversarial, seed 13: passed, 0.5 s"
             ]
         );
         assert!(progress.rest().is_none());
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn each_case_with_a_boot_of_its_own_has_a_line() {
         let mut progress = Progress::new(2, false);
-        assert_eq!(progress.add(&verdict(Kind::Unkind, 1, true)).len(), 1);
-        assert_eq!(progress.add(&verdict(Kind::Unkind, 2, true)).len(), 1);
+        assert_eq!(progress.add(&verdict(Kind::Adversarial, 1, true)).len(), 1);
+        assert_eq!(progress.add(&verdict(Kind::Adversarial, 2, true)).len(), 1);
     }
 }

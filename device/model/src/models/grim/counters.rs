@@ -29,7 +29,7 @@ pub struct Counters {
     /// Refusals that came.
     pub refusals_received: u64,
     /// Frames that had come before.
-    pub doubled: u64,
+    pub duplicated: u64,
     /// Frames behind one that is missing.
     pub ahead: u64,
     /// Acknowledgements of nothing that is under way.
@@ -85,7 +85,7 @@ impl Counters {
             ("sent_after_refusal", self.sent_after_refusal),
             ("refusals_sent", self.card.overruns),
             ("refusals_received", self.refusals_received),
-            ("doubled", self.doubled),
+            ("duplicated", self.duplicated),
             ("ahead", self.ahead),
             ("stray_acknowledgements", self.stray_acknowledgements),
             ("channels_scanned", self.channels_scanned),

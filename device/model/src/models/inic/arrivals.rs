@@ -16,7 +16,7 @@ pub(super) enum Arrival {
     /// It has not arrived before.
     New,
     /// It has.
-    Doubled,
+    Duplicated,
     /// It is so far ahead that it cannot be remembered.
     Beyond,
 }
@@ -50,14 +50,14 @@ impl Arrivals {
         }
         let ahead = number.ahead_of(self.next);
         if ahead == 0 {
-            return Arrival::Doubled;
+            return Arrival::Duplicated;
         }
         if ahead > beyond || ahead > MASK_BITS - 1 {
             return Arrival::Beyond;
         }
         let bit = 1 << (ahead - 1);
         if self.ahead & bit != 0 {
-            return Arrival::Doubled;
+            return Arrival::Duplicated;
         }
         self.ahead |= bit;
         Arrival::New
@@ -98,7 +98,7 @@ mod tests {
                 let place = next + jump;
                 let found = arrivals.arrive(Number::new(first.wrapping_add(place as u32)), beyond);
                 let expected = if place < next || known.contains(&place) {
-                    Arrival::Doubled
+                    Arrival::Duplicated
                 } else if place > next && (place - next) as u32 > beyond.min(31) {
                     Arrival::Beyond
                 } else {

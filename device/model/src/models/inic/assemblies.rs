@@ -6,7 +6,7 @@ use crate::nic::registry::Choice;
 pub(super) const CHOICES: &[Choice] = &[
     Choice {
         name: "conf1",
-        help: "unreliable: packets are lost, doubled and reordered as the network has it",
+        help: "unreliable: packets are lost, duplicated and reordered as the network has it",
     },
     Choice { name: "conf2", help: "reliable and unordered; duplicates are kept" },
     Choice { name: "conf3", help: "reliable and unordered, without duplicates" },

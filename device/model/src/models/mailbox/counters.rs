@@ -15,7 +15,7 @@ pub struct Counters {
     /// Letters sent again because no acknowledgement came in time.
     pub repeated: u64,
     /// Letters that came again, and were acknowledged again.
-    pub doubled: u64,
+    pub duplicated: u64,
     /// Letters that were not taken because the receive queue was full or the port closed; they come again.
     pub not_taken: u64,
     /// Letters from a port that may not send here; nobody answers them.
@@ -35,7 +35,7 @@ impl Counters {
     pub(super) const fn by_name(&self) -> [(&'static str, u64); 5] {
         [
             ("repeated", self.repeated),
-            ("doubled", self.doubled),
+            ("duplicated", self.duplicated),
             ("not_taken", self.not_taken),
             ("stray_acknowledgements", self.stray_acknowledgements),
             ("foreign_frames", self.card.foreign_frames),

@@ -202,7 +202,7 @@ impl Mailbox {
         let last = self.taken.get(&(index, header.source)).copied().unwrap_or(0);
         if header.number <= last {
             // Older ones than the last have been acknowledged, or given up: their sender no longer listens.
-            effects.counters.doubled += 1;
+            effects.counters.duplicated += 1;
             return acknowledge(now, header, effects);
         }
         let Some(port) = self.ports.get_mut(index).and_then(Option::as_mut) else {

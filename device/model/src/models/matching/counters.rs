@@ -72,7 +72,7 @@ impl Counters {
             ("spill_reads", self.spill_reads),
             ("firmware_fallbacks", self.firmware_fallbacks),
             ("retransmissions", self.retransmissions),
-            // Damaged, malformed, doubled or out of order.
+            // Damaged, malformed, duplicated or out of order.
             ("frames_discarded", self.card.damaged + self.card.malformed + self.out_of_order),
             ("commands_refused", self.commands_refused),
             ("foreign_frames", self.card.foreign_frames),

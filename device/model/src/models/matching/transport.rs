@@ -512,7 +512,7 @@ impl Transport {
                     user.effects().attribute(message);
                     self.deliver(checked, place, &kind, data, message, user);
                 }
-                go_back_n::Reception::Doubled | go_back_n::Reception::Ahead => {
+                go_back_n::Reception::Duplicated | go_back_n::Reception::Ahead => {
                     user.effects().counters.out_of_order += 1;
                 }
             }

@@ -22,7 +22,7 @@ pub struct Counters {
     pub late: u64,
     /// Packets that never came, seen by the gap in the numbers.
     pub missing: u64,
-    /// Frames of flow control and acknowledgement that changed nothing: doubled, overtaken, or about what is gone.
+    /// Frames of flow control and acknowledgement that changed nothing: duplicated, overtaken, or about what is gone.
     pub flow_discarded: u64,
     /// Frames of flow control sent.
     pub flow_sent: u64,

@@ -250,7 +250,7 @@ proptest! {
     #[test]
     fn whatever_ends_the_next_owner_and_all_others_go_on(
         seed: u64,
-        (lost, doubled, late) in prop_oneof![Just((0, 0, 0)), (0..150_u32, 0..150_u32, 0..200_u32)],
+        (lost, duplicated, late) in prop_oneof![Just((0, 0, 0)), (0..150_u32, 0..150_u32, 0..200_u32)],
         more in prop_oneof![Just(0), 0..5_000_u64, Just(100_000)],
         end in prop::sample::select(vec![End::Port, End::Host]),
         (is_sender, reads) in any::<(bool, bool)>(),
@@ -259,7 +259,7 @@ proptest! {
         (partial, later) in (0..4_000_u32, 0..100_u32),
     ) {
         let card = |card| tight(Config { payload_bytes: REGION + 4_096, ..card }, more);
-        let mut wire = wire(Faults { lost, doubled, damaged: 0, late }, seed, LITTLE, card);
+        let mut wire = wire(Faults { lost, duplicated, damaged: 0, late }, seed, LITTLE, card);
         begin(&mut wire, seed, &sizes, partial);
         let mut came = Came::default();
         for _ in 0..steps {
@@ -435,7 +435,7 @@ fn waiting(faults: Faults, seed: u64) -> Wire {
 #[test]
 fn a_message_that_is_refused_after_it_was_acknowledged_is_told_to_a_sender_that_has_nothing_more_to_send() {
     for seed in 0..40 {
-        let faults = Faults { lost: 300, doubled: 100, damaged: 0, late: 200 };
+        let faults = Faults { lost: 300, duplicated: 100, damaged: 0, late: 200 };
         let mut wire = waiting(if seed == 0 { Faults::default() } else { faults }, seed);
         wire.close(1, 0);
         wire.check_memory();

@@ -1,4 +1,4 @@
-//! GRIM cards between which frames are lost, doubled, late and damaged: messages come whole, once and in the order of
+//! GRIM cards between which frames are lost, duplicated, late and damaged: messages come whole, once and in the order of
 //! their channel, and no byte of card memory is left behind.
 
 mod ends;
@@ -202,7 +202,7 @@ fn tight(card: Config, more: u64) -> Config {
 fn on_a_sound_wire_nothing_goes_twice_and_all_comes() {
     let mut world = World::new(1, Faults::default(), PLAIN, |node| config(node, NODES.into()));
     run(1, &mut world, 9_000, 32, 600);
-    assert_eq!([world.sum("repeated"), world.sum("doubled"), world.sum("ahead")], [0; 3]);
+    assert_eq!([world.sum("repeated"), world.sum("duplicated"), world.sum("ahead")], [0; 3]);
     assert!(world.sum("segments") > 100 && world.sum("memory_received") > 20);
 }
 
@@ -221,7 +221,7 @@ proptest! {
     #[test]
     fn messages_come_whole_once_and_in_the_order_of_their_channel(
         seed: u64,
-        (lost, doubled, damaged, late) in (0..150_u32, 0..150_u32, 0..100_u32, 0..200_u32),
+        (lost, duplicated, damaged, late) in (0..150_u32, 0..150_u32, 0..100_u32, 0..200_u32),
         mtu_bytes in prop_oneof![124..300_u32, 300..9_000_u32],
         (headers, window_frames) in (1..40_u32, 1..80_u32),
         more in prop_oneof![Just(0), 0..20_000_u64],
@@ -238,7 +238,7 @@ proptest! {
             tight(Config { payload_bytes: if is_narrow { payload_bytes } else { 48 << 10 }, ..card }, more)
         };
         let opening = Opening { slices, payload_bytes: if is_narrow { payload_bytes } else { 3 * payload_bytes }, ..PLAIN };
-        let mut world = World::new(seed, Faults { lost, doubled, damaged, late }, opening, card);
+        let mut world = World::new(seed, Faults { lost, duplicated, damaged, late }, opening, card);
         run(seed, &mut world, longest, segment, 120);
     }
 }

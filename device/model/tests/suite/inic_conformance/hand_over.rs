@@ -100,7 +100,7 @@ const RELIABLE: [&str; 4] = ["conf2", "conf3", "conf4", "selective_repeat"];
 
 #[test]
 fn reliable_assemblies_follow_one_another_under_load_and_nothing_is_lost() {
-    let faults = Faults { lost: 60, doubled: 60, late: 60, ..Faults::default() };
+    let faults = Faults { lost: 60, duplicated: 60, late: 60, ..Faults::default() };
     for (seed, faults) in (0..40).map(|seed| (seed, if seed % 2 == 0 { Faults::default() } else { faults })) {
         let world = run_among(seed, &RELIABLE[1..], faults, 120);
         world.check(Promise { is_in_order: false, ..Promise::ALL });
@@ -112,7 +112,7 @@ fn reliable_assemblies_follow_one_another_under_load_and_nothing_is_lost() {
 
 #[test]
 fn ordered_assemblies_keep_the_order_over_a_hand_over() {
-    let faults = Faults { lost: 60, doubled: 60, late: 60, ..Faults::default() };
+    let faults = Faults { lost: 60, duplicated: 60, late: 60, ..Faults::default() };
     for seed in 0..20 {
         run_among(seed, &["conf4", "selective_repeat"], faults, 120).check(Promise::ALL);
     }

@@ -242,7 +242,7 @@ fn run_in(mut world: World, seed: u64, values: &Values, faults: Faults, count: u
     // Healed, all moves.
     world.wire.faults = Faults::default();
     world.settle();
-    let is_sound = [faults.lost, faults.doubled, faults.damaged, faults.late] == [0; 4];
+    let is_sound = [faults.lost, faults.duplicated, faults.damaged, faults.late] == [0; 4];
     world.check(promise(values, is_sound));
     world
 }
@@ -262,7 +262,7 @@ fn on_a_sound_network_every_assembly_delivers_all_once_and_in_order() {
 #[test]
 fn what_one_judge_drops_is_dropped_in_whatever_order_judges_are_joined() {
     let values = values("conf4");
-    let faults = Faults { lost: 50, doubled: 100, late: 100, ..Faults::default() };
+    let faults = Faults { lost: 50, duplicated: 100, late: 100, ..Faults::default() };
     let assembly = Bundled::named("conf4").unwrap().assembly();
     let mut reversed = Assembly::default();
     for (place, part) in assembly.components().iter().enumerate() {
@@ -367,7 +367,7 @@ const NEARLY_OVER: [u64; 2] = [0x100_0000, 0x1_0000_0000];
 #[test]
 fn numbers_wrap_in_every_assembly_and_format_and_all_holds() {
     const LEFT: u64 = 16;
-    let faults = Faults { lost: 50, doubled: 50, late: 100, ..Faults::default() };
+    let faults = Faults { lost: 50, duplicated: 50, late: 100, ..Faults::default() };
     for (name, over, format) in assemblies().into_iter().flat_map(|name| {
         NEARLY_OVER
             .into_iter()
@@ -394,7 +394,7 @@ proptest! {
         packet in 1..340_u64,
         threshold in 1..8_u64,
         lost in 0..300_u32,
-        doubled in 0..300_u32,
+        duplicated in 0..300_u32,
         damaged in 0..100_u32,
         late in 0..300_u32,
         first in prop_oneof![Just(0), (prop::sample::select(NEARLY_OVER.to_vec()), 1..200_u64).prop_map(|(over, left)| over - left)],
@@ -409,6 +409,6 @@ proptest! {
                 .with("timeout_us", Value::Number(if name == "rate_controlled" { 0 } else { 60 + 5 * packet }))
                 .with("retries", Value::Number(60_000));
         }
-        run(seed, &values, Faults { lost, doubled, damaged, late }, 60);
+        run(seed, &values, Faults { lost, duplicated, damaged, late }, 60);
     }
 }

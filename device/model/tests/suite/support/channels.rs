@@ -372,9 +372,9 @@ impl Wire {
         if let Some(record) = &mut self.record {
             record.push(Sent { from, head, tail, frame: frame.clone() });
         }
-        let Faults { lost, doubled, damaged, late } = self.faults;
+        let Faults { lost, duplicated, damaged, late } = self.faults;
         let mut hits = |chance: u32| self.random.below(1_000) < chance;
-        let (is_lost, is_doubled, is_damaged) = (hits(lost), hits(doubled), hits(damaged));
+        let (is_lost, is_duplicated, is_damaged) = (hits(lost), hits(duplicated), hits(damaged));
         let delays = [0, 1].map(|copy| copy + if hits(late) { 40 } else { 0 });
         let host = &mut self.hosts[from];
         // A card has one wire, which carries frames one behind the other.
@@ -384,7 +384,7 @@ impl Wire {
         if is_lost || self.cut.contains(&to) || self.cut.contains(&from) {
             return;
         }
-        for (copy, delay) in (0..).zip(delays).take(1 + usize::from(is_doubled)) {
+        for (copy, delay) in (0..).zip(delays).take(1 + usize::from(is_duplicated)) {
             let mut frame = frame.clone();
             if is_damaged {
                 frame.flip(self.random.below(frame.len() as u32 * 8));

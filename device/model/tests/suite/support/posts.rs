@@ -36,7 +36,7 @@ pub const REGION_BYTES: u64 = 0xd_0000;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
     pub lost: u32,
-    pub doubled: u32,
+    pub duplicated: u32,
     pub damaged: u32,
     pub late: u32,
 }
@@ -189,16 +189,16 @@ impl Wire {
 
     fn fly(&mut self, at: Time, frame: SharedFrame, message: Option<TraceTag>) {
         self.frames += 1;
-        let Faults { lost, doubled, damaged, late } = self.faults;
+        let Faults { lost, duplicated, damaged, late } = self.faults;
         let mut hits = |chance: u32| self.random.below(1_000) < chance;
-        let (is_lost, is_doubled, is_damaged) = (hits(lost), hits(doubled), hits(damaged));
+        let (is_lost, is_duplicated, is_damaged) = (hits(lost), hits(duplicated), hits(damaged));
         let mut delays = [1, 1].map(|us| us + if hits(late) { 40 } else { 0 });
         delays[1] += 1;
         let (to, from) = (node_at(&frame, 0), node_at(&frame, 6));
         if is_lost || self.cut.contains(&to) || self.cut.contains(&from) {
             return;
         }
-        for delay in delays.iter().take(1 + usize::from(is_doubled)) {
+        for delay in delays.iter().take(1 + usize::from(is_duplicated)) {
             let mut frame = frame.clone();
             if is_damaged {
                 frame.flip(self.random.below(frame.len() as u32 * 8));

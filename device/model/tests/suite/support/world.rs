@@ -349,7 +349,7 @@ impl World {
         let &(payload_words, flags) = stream.sent.get(sequence as usize).expect("a message that nobody sent");
         assert_eq!(words, payload(number, sequence, payload_words));
         assert_eq!(status.interrupt, flags & CODE_INTERRUPT != 0);
-        assert!(stream.received.last().is_none_or(|&last| last < sequence), "doubled or reordered");
+        assert!(stream.received.last().is_none_or(|&last| last < sequence), "duplicated or reordered");
         stream.received.push(sequence);
         let program = self.program(end);
         program.consumed += 1;

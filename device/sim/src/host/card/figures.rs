@@ -3,7 +3,7 @@
 use niclab_assembly::figures;
 use niclab_model::nic::ShellCounts;
 use niclab_model::nic::fault_injector::{Fault, FaultInjector};
-use niclab_model::nic::unkind::Unkind;
+use niclab_model::nic::adversarial::Adversarial;
 use niclab_model::platform::ledger::Crossing;
 use niclab_spec::report::{NodeFigures, PortFigures};
 use niclab_workloads::Transport;
@@ -24,8 +24,8 @@ pub(super) fn node<T: Transport>(host: &CardHost<T>) -> NodeFigures {
     let of_card = NodeFigures {
         device_faults,
         device_fault_log,
-        unkind: figures::unkind(nic.unkind().into_iter().flat_map(Unkind::counts)),
-        unkind_seed: nic.unkind().map(Unkind::seed),
+        adversarial: figures::adversarial(nic.adversarial().into_iter().flat_map(Adversarial::counts)),
+        adversarial_seed: nic.adversarial().map(Adversarial::seed),
         messages_sent: model.packets_sent,
         messages_received: model.packets_received,
         bytes_sent: model.bytes_sent,
@@ -57,7 +57,7 @@ pub(super) fn sums<T: Transport>(host: &CardHost<T>) -> Vec<Sum> {
     let withheld_bytes = host.nic().fault_injector().map_or(0, FaultInjector::withheld_bytes);
     // What the card did, and the host saw otherwise by a fault of the device.
     let written_bytes = tally.dma_bytes + withheld_bytes;
-    let raised = line(Crossing::Interrupt).count + count(Fault::DoubledInterrupt);
+    let raised = line(Crossing::Interrupt).count + count(Fault::DuplicatedInterrupt);
     let seen = host.interrupts().total() + count(Fault::LostInterrupt);
     let of_card = [
         Sum::new("bytes of DMA writes", line(Crossing::DmaWrite).bytes, written_bytes),

@@ -2,7 +2,7 @@
 
 use niclab_assembly::figures;
 use niclab_model::nic::ShellCounts;
-use niclab_model::nic::unkind::Unkind;
+use niclab_model::nic::adversarial::Adversarial;
 use niclab_model::platform::ledger::Crossing;
 use niclab_spec::report::NodeFigures;
 
@@ -33,8 +33,8 @@ pub(super) fn node(host: &RingHost) -> NodeFigures {
     let of_card = NodeFigures {
         device_faults,
         device_fault_log,
-        unkind: figures::unkind(nic.unkind().into_iter().flat_map(Unkind::counts)),
-        unkind_seed: nic.unkind().map(Unkind::seed),
+        adversarial: figures::adversarial(nic.adversarial().into_iter().flat_map(Adversarial::counts)),
+        adversarial_seed: nic.adversarial().map(Adversarial::seed),
         messages_sent: model.packets_sent,
         messages_received: model.packets_received,
         bytes_sent: model.bytes_sent,

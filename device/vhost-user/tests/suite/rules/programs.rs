@@ -217,7 +217,7 @@ fn perform<T: Transport>(
             bad_status: 0.02,
             delay: 0.05,
             lost_interrupt: 0.05,
-            doubled_interrupt: 0.05,
+            duplicated_interrupt: 0.05,
             ..DeviceFaults::default()
         };
         let mut world = lab.daemon().shell().world();

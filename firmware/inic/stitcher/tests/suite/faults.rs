@@ -209,10 +209,10 @@ fn what_would_not_deliver_is_found() {
         ),
         ("conf1", &unreliable, "order_pkts", ["`order_pkts` needs a genp", "add a genp"]),
     ]);
-    let mut doubled = unreliable.to_vec();
+    let mut duplicated = unreliable.to_vec();
     let dup_find = unreliable.map(|(_, to)| to.replace("order_pkts", "dup_find"));
-    doubled.iter_mut().zip(&dup_find).for_each(|(change, to)| change.1 = to);
-    hold(&[("conf1", &doubled, "dup_find", ["`dup_find` needs a genp", "leave `dup_find` away"])]);
+    duplicated.iter_mut().zip(&dup_find).for_each(|(change, to)| change.1 = to);
+    hold(&[("conf1", &duplicated, "dup_find", ["`dup_find` needs a genp", "leave `dup_find` away"])]);
     let mut without = unreliable.to_vec();
     without[0].1 = "genp_unreliable = { packet_bytes = 1408, placement = true }\norder_pkts = { policy = \"newer\" }\ndrop_pkt = {}";
     assert!(read(&changed("conf1", &without)).is_ok());

@@ -55,8 +55,8 @@ impl Grim {
         let number = Sequence::new(header.sequence);
         let at = self.work(self.firmware.receive, now, frame.len() as u64, Span::ZERO);
         let is_taken = match self.links[place].frames.foresee(number) {
-            Reception::Doubled => {
-                self.effects.counters.doubled += 1;
+            Reception::Duplicated => {
+                self.effects.counters.duplicated += 1;
                 return self.answer(at, place, Kind::Acknowledgement);
             }
             Reception::Ahead => {

@@ -56,7 +56,7 @@ impl BuildAcks {
             return header.is_again;
         }
         match peer.arrivals.arrive(number, MASK_BITS - 1) {
-            Arrival::Doubled => true,
+            Arrival::Duplicated => true,
             Arrival::Beyond => false,
             Arrival::New => {
                 peer.arrivals.furthest().ahead_of(peer.told) > self.threshold

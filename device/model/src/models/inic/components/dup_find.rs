@@ -40,7 +40,7 @@ impl Component for DupFind {
             let arrival = self.arrivals.of(header.source).arrive(number, self.beyond);
             let verdict = match arrival {
                 Arrival::New => Verdict::Pass,
-                Arrival::Doubled => {
+                Arrival::Duplicated => {
                     io.card.effects.counters.duplicates += 1;
                     Verdict::Drop
                 }

@@ -1,4 +1,4 @@
-//! Another seed for cards that are unkind, while guests run.
+//! Another seed for cards that are adversarial, while guests run.
 
 use std::time::Instant;
 
@@ -12,14 +12,14 @@ use crate::common::stats;
 
 fn set_seed(desk: &Desk, nodes: &[&str], seed: u64) -> Answer {
     let nodes = nodes.iter().map(|&node| node.to_owned()).collect();
-    answer(desk.shell(), &Request::SetUnkindSeed { nodes, seed })
+    answer(desk.shell(), &Request::SetAdversarialSeed { nodes, seed })
 }
 
 #[test]
 fn from_then_on_fates_are_those_of_a_card_that_began_with_the_seed() {
     let desk = Desk::new();
     desk.guest.offer_event_buffers(32).unwrap();
-    desk.shell().world().be_unkind(0, SEED);
+    desk.shell().world().make_adversarial(0, SEED);
     let before = fates_at(&desk, &mut desk.shell().world(), true);
     for seed in [SEED + 1, SEED] {
         assert_eq!(set_seed(&desk, &["node0"], seed), Answer::Done);
@@ -57,7 +57,7 @@ fn answers(desk: &Desk, seed: u64, is_changed: bool) -> Vec<usize> {
 #[test]
 fn what_is_kept_back_comes_when_it_was_to_come() {
     let desk = Desk::new();
-    desk.shell().world().be_unkind(0, SEED);
+    desk.shell().world().make_adversarial(0, SEED);
     let mut kept = 0;
     for seed in 0..32 {
         let without = answers(&desk, seed, false);
@@ -74,22 +74,22 @@ fn what_is_kept_back_comes_when_it_was_to_come() {
 
 fn kind(node: &str) -> String {
     format!(
-        "the card of node `{node}` is kind, and stays so: start the cluster with `--unkind 8`, or with `unkind = 8` in its file"
+        "the card of node `{node}` is kind, and stays so: start the cluster with `--adversarial 8`, or with `adversarial = 8` in its file"
     )
 }
 
 #[test]
-fn it_is_for_cards_that_are_unkind_and_all_or_none_of_them() {
+fn it_is_for_cards_that_are_adversarial_and_all_or_none_of_them() {
     let desk = Desk::new();
     assert_eq!(set_seed(&desk, &["node0"], 8), Answer::Error { message: kind("node0") });
-    desk.shell().world().be_unkind(0, SEED);
+    desk.shell().world().make_adversarial(0, SEED);
     assert_eq!(set_seed(&desk, &[], 8), Answer::Error { message: kind("node1") });
-    assert_eq!((stats(&desk.lab, 0).unkind_seed, stats(&desk.lab, 0).unkind_reseeds), (Some(SEED), 0));
+    assert_eq!((stats(&desk.lab, 0).adversarial_seed, stats(&desk.lab, 0).adversarial_reseeds), (Some(SEED), 0));
     let Answer::Error { message } = set_seed(&desk, &["node7"], 8) else { panic!("nobody") };
     assert!(message.contains("no node `node7`; there are node0, node1"), "{message}");
-    desk.shell().world().be_unkind(1, SEED);
+    desk.shell().world().make_adversarial(1, SEED);
     assert_eq!(set_seed(&desk, &[], 8), Answer::Done);
     assert_eq!(set_seed(&desk, &["node1"], 9), Answer::Done);
-    let seeds = |node| (stats(&desk.lab, node).unkind_seed, stats(&desk.lab, node).unkind_reseeds);
+    let seeds = |node| (stats(&desk.lab, node).adversarial_seed, stats(&desk.lab, node).adversarial_reseeds);
     assert_eq!((seeds(0), seeds(1)), ((Some(8), 1), (Some(9), 2)));
 }

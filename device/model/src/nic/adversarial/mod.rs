@@ -1,7 +1,7 @@
 //! What a NIC may do to its host and kind hardware seldom does, for those who write drivers.
 //!
-//! [`UnkindNic`] stands around any model, as [`super::fault_injector::FaultyNic`] does, and passes on all that the
-//! model wants done; of what the host sees it holds some back ([`Unkind`]), by rules of the manual (docs/DEVICE.md):
+//! [`AdversarialNic`] stands around any model, as [`super::fault_injector::FaultyNic`] does, and passes on all that the
+//! model wants done; of what the host sees it holds some back ([`Adversarial`]), by rules of the manual (docs/DEVICE.md):
 //!
 //! * completions of one port keep their order, and so do its status lines and counters. Beside that every order is
 //!   allowed: of different ports, and of a port's completions and its counts;
@@ -13,7 +13,7 @@
 //!   its own rules when its host need not be told.
 //!
 //! Each kind has its own generator and its own count of opportunities ([`Dice`]). A shell that wants nothing of this
-//! makes no [`UnkindNic`], and nothing of it costs it anything. What the model has counted and priced stays. The kinds
+//! makes no [`AdversarialNic`], and nothing of it costs it anything. What the model has counted and priced stays. The kinds
 //! that are a shell's own, such as the order of events, are drawn by the same dice there.
 
 mod kinds;
@@ -91,7 +91,7 @@ struct Held {
 
 /// Decides what is held back, does it, and keeps account.
 #[derive(Clone, Debug)]
-pub struct Unkind {
+pub struct Adversarial {
     dice: Dice,
     areas: Vec<Area>,
     /// Requests for a port that are not answered.
@@ -105,7 +105,7 @@ pub struct Unkind {
     now: Time,
 }
 
-impl Unkind {
+impl Adversarial {
     /// For the device of node `node`.
     pub fn new(seed: u64, node: u16) -> Self {
         Self {
@@ -317,33 +317,33 @@ fn opened_by(request: &[u8]) -> Option<PortOpen> {
     PortOpen::from_bytes(body)
 }
 
-/// A NIC that is unkind: the model `N` as its host sees it through an [`Unkind`].
+/// A NIC that is adversarial: the model `N` as its host sees it through an [`Adversarial`].
 #[derive(Debug)]
-pub struct UnkindNic<N: ?Sized> {
-    unkind: Unkind,
+pub struct AdversarialNic<N: ?Sized> {
+    adversarial: Adversarial,
     nic: Box<N>,
 }
 
-impl<N: Nic + ?Sized> UnkindNic<N> {
-    /// Puts `unkind` between `nic` and its host.
-    pub const fn new(nic: Box<N>, unkind: Unkind) -> Self {
-        Self { unkind, nic }
+impl<N: Nic + ?Sized> AdversarialNic<N> {
+    /// Puts `adversarial` between `nic` and its host.
+    pub const fn new(nic: Box<N>, adversarial: Adversarial) -> Self {
+        Self { adversarial, nic }
     }
 
     /// The host asks for something, for a port perhaps.
     fn ask(&mut self, now: Time, token: u64, request: &[u8], node: &mut NodeBus) {
-        let Self { unkind, nic } = self;
+        let Self { adversarial, nic } = self;
         // What an earlier port had may be memory of the next one.
-        unkind.areas.retain(|area| nic.is_open(area.port));
-        unkind.opening.extend(opened_by(request).map(|open| (token, open)));
+        adversarial.areas.retain(|area| nic.is_open(area.port));
+        adversarial.opening.extend(opened_by(request).map(|open| (token, open)));
         nic.handle(now, Input::Control { token, request }, node);
     }
 }
 
-impl<N: Nic + ?Sized> Nic for UnkindNic<N> {
+impl<N: Nic + ?Sized> Nic for AdversarialNic<N> {
     fn handle(&mut self, now: Time, input: Input<'_>, node: &mut NodeBus) {
-        self.unkind.now = self.unkind.now.max(now);
-        let last_due = self.unkind.last_due(self.unkind.now);
+        self.adversarial.now = self.adversarial.now.max(now);
+        let last_due = self.adversarial.last_due(self.adversarial.now);
         if let Some(due) = last_due {
             node.wait_until(due);
         }
@@ -354,7 +354,7 @@ impl<N: Nic + ?Sized> Nic for UnkindNic<N> {
             Input::Timeout if !is_due(self.nic.poll_timeout()) => {}
             Input::Control { token, request } => self.ask(now, token, request, node),
             Input::HostReset => {
-                self.unkind.forget();
+                self.adversarial.forget();
                 self.nic.handle(now, input, node);
             }
             input => self.nic.handle(now, input, node),
@@ -367,7 +367,7 @@ impl<N: Nic + ?Sized> Nic for UnkindNic<N> {
 
     fn poll_output(&mut self) -> Option<Output> {
         loop {
-            if let Some(output) = self.unkind.next() {
+            if let Some(output) = self.adversarial.next() {
                 return Some(output);
             }
             match self.nic.poll_output()? {
@@ -378,20 +378,20 @@ impl<N: Nic + ?Sized> Nic for UnkindNic<N> {
                 | Output::DmaLent { .. }
                 | Output::WindowRead { .. }) => return Some(output),
                 Output::DmaRead { at, token, ranges, into, message } => {
-                    self.unkind.on_read(&ranges);
-                    self.unkind.ready.push_back(Output::DmaRead { at, token, ranges, into, message });
+                    self.adversarial.on_read(&ranges);
+                    self.adversarial.ready.push_back(Output::DmaRead { at, token, ranges, into, message });
                 }
-                output => self.unkind.take(output),
+                output => self.adversarial.take(output),
             }
         }
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        self.nic.poll_timeout().into_iter().chain(self.unkind.due()).min()
+        self.nic.poll_timeout().into_iter().chain(self.adversarial.due()).min()
     }
 
     fn poll_work(&self) -> Option<Time> {
-        self.nic.poll_work().into_iter().chain(self.unkind.due_soon()).min()
+        self.nic.poll_work().into_iter().chain(self.adversarial.due_soon()).min()
     }
 
     fn descriptors_wanted(&self, queue: DescriptorQueue) -> Option<usize> {
@@ -427,7 +427,7 @@ impl<N: Nic + ?Sized> Nic for UnkindNic<N> {
     }
 }
 
-impl<N: Nic + ?Sized> Observed for UnkindNic<N> {
+impl<N: Nic + ?Sized> Observed for AdversarialNic<N> {
     fn delivered(&self, port: u32) -> u64 {
         self.nic.delivered(port)
     }
@@ -468,11 +468,11 @@ impl<N: Nic + ?Sized> Observed for UnkindNic<N> {
         self.nic.counters()
     }
 
-    fn unkind(&self) -> Option<&Unkind> {
-        Some(&self.unkind)
+    fn adversarial(&self) -> Option<&Adversarial> {
+        Some(&self.adversarial)
     }
 
-    fn unkind_mut(&mut self) -> Option<&mut Unkind> {
-        Some(&mut self.unkind)
+    fn adversarial_mut(&mut self) -> Option<&mut Adversarial> {
+        Some(&mut self.adversarial)
     }
 }

@@ -1,4 +1,4 @@
-//! Drivers with one bug each, of kinds that kind hardware hides: over a kind card they work, over an unkind one some
+//! Drivers with one bug each, of kinds that kind hardware hides: over a kind card they work, over an adversarial one some
 //! seed finds them. The same driver without the bug works over both.
 
 use std::collections::BTreeMap;
@@ -18,11 +18,11 @@ use niclab_spec::WaitPolicy;
 /// Seeds that a driver is tried with.
 const SEEDS: u64 = 24;
 
-/// A driver with its bug or without, over a card that is unkind by this seed or kind. What went wrong, if something
+/// A driver with its bug or without, over a card that is adversarial by this seed or kind. What went wrong, if something
 /// did.
 type Driver = fn(seed: Option<u64>, has_bug: bool) -> Result<(), String>;
 
-/// What unkindness finds, and nothing else does.
+/// What adversarial behaviour finds, and nothing else does.
 #[track_caller]
 fn assert_found(driver: Driver) {
     assert_eq!(driver(None, false), Ok(()), "it is no driver");
@@ -41,7 +41,7 @@ const NONE_SUCH: u32 = 0xdead;
 fn answers_in_order(seed: Option<u64>, has_bug: bool) -> Result<(), String> {
     let desk = Desk::new();
     let mut world = desk.shell().world();
-    seed.into_iter().for_each(|seed| world.be_unkind(0, seed));
+    seed.into_iter().for_each(|seed| world.make_adversarial(0, seed));
     for _ in 0..16 {
         let asked = [(desk.ask(0, OP_PING), 0, true), (desk.ask(1, NONE_SUCH), 1, false)];
         let mut next = asked.iter();
@@ -77,7 +77,7 @@ fn a_driver_that_takes_answers_in_order_is_found() {
 fn patience(seed: Option<u64>, has_bug: bool) -> Result<(), String> {
     let desk = Desk::new();
     let mut world = desk.shell().world();
-    seed.into_iter().for_each(|seed| world.be_unkind(0, seed));
+    seed.into_iter().for_each(|seed| world.make_adversarial(0, seed));
     let limit_ms = if has_bug { 1_000 } else { desk.guest.config().control_timeout_ms };
     for number in 0..64 {
         let begin = Instant::now();
@@ -102,7 +102,7 @@ fn events_counted(seed: Option<u64>, has_bug: bool) -> Result<(), String> {
     let desk = Desk::new();
     desk.guest.offer_event_buffers(32).unwrap();
     let mut world = desk.shell().world();
-    seed.into_iter().for_each(|seed| world.be_unkind(0, seed));
+    seed.into_iter().for_each(|seed| world.make_adversarial(0, seed));
     let mut told = 0;
     for _ in 0..MESSAGES {
         world.nodes[0].card.raise(CAUSE_MESSAGE, 0);
@@ -135,7 +135,7 @@ fn buffers_in_order(seed: Option<u64>, has_bug: bool) -> Result<(), String> {
         of_head
     });
     let mut world = desk.shell().world();
-    seed.into_iter().for_each(|seed| world.be_unkind(0, seed));
+    seed.into_iter().for_each(|seed| world.make_adversarial(0, seed));
     let mut told = 0;
     for number in 0..BUFFERS / 2 {
         world.nodes[0].card.raise(CAUSE_MESSAGE, 0);
@@ -168,7 +168,7 @@ fn doorbell_word(seed: Option<u64>, has_bug: bool) -> Result<(), String> {
     let guests = [lab.guest(0).unwrap(), lab.guest(1).unwrap()];
     let [mut a, mut b] = pair([&guests[0], &guests[1]]);
     let shell = lab.daemon().shell();
-    seed.into_iter().for_each(|seed| shell.world().be_unkind(0, seed));
+    seed.into_iter().for_each(|seed| shell.world().make_adversarial(0, seed));
     let mut received = 0;
     for number in 0..8 {
         assert!(a.launch_raw(64, &[number; 10]) > 0);

@@ -1,6 +1,6 @@
 //! What a card's shell does that the manual allows and kind hardware seldom does: answers, events and interrupts that
 //! come late, together or in another order, a doorbell word that changes all the time, slots that are left for a later
-//! look. What a model's own effects are subject to stands in [`niclab_model::nic::unkind`].
+//! look. What a model's own effects are subject to stands in [`niclab_model::nic::adversarial`].
 //!
 //! Whatever is kept back is bound to come: after so many things that anybody did ([`Card::mind`], a tick for each), or
 //! when nobody has done anything for [`patience::QUIET`]. Counts decide, and wall time where nothing happens alone; but
@@ -14,7 +14,7 @@ pub mod patience;
 use std::time::Instant;
 
 use niclab_model::nic::ReplyBytes;
-use niclab_model::nic::unkind::{Kind, Unkind};
+use niclab_model::nic::adversarial::{Kind, Adversarial};
 use vhost_user_backend::VringT;
 
 use super::card::Card;
@@ -86,12 +86,12 @@ impl Card {
 }
 
 impl World<'_> {
-    /// Has the card of `node` be unkind from now on.
-    pub fn be_unkind(&mut self, node: usize, seed: u64) {
+    /// Has the card of `node` be adversarial from now on.
+    pub fn make_adversarial(&mut self, node: usize, seed: u64) {
         let Some(card) = self.nodes.card_mut(node) else { return };
-        let (manners, unkind) = (Manners::new(seed, node as u16), Unkind::new(seed, node as u16));
-        card.be_unkind(manners, unkind);
-        self.common.is_unkind = true;
+        let (manners, adversarial) = (Manners::new(seed, node as u16), Adversarial::new(seed, node as u16));
+        card.make_adversarial(manners, adversarial);
+        self.common.is_adversarial = true;
     }
 
     /// Has these cards draw by another seed from now on, all of them at the same instant: what each keeps back comes
@@ -101,7 +101,7 @@ impl World<'_> {
     /// The first node whose card is kind.
     pub fn reseed(&mut self, nodes: &[usize], seed: u64) -> Result<(), usize> {
         let is_kind = |node: &&usize| {
-            self.nodes.card(**node).is_none_or(|card| card.manners.is_none() || card.nic.unkind().is_none())
+            self.nodes.card(**node).is_none_or(|card| card.manners.is_none() || card.nic.adversarial().is_none())
         };
         if let Some(kind) = nodes.iter().find(is_kind) {
             return Err(*kind);
@@ -109,14 +109,14 @@ impl World<'_> {
         for node in nodes {
             let Some(card) = self.nodes.card_mut(*node) else { continue };
             card.manners.iter_mut().for_each(|manners| manners.reseed(seed));
-            card.nic.unkind_mut().into_iter().for_each(|unkind| unkind.reseed(seed));
+            card.nic.adversarial_mut().into_iter().for_each(|adversarial| adversarial.reseed(seed));
         }
         Ok(())
     }
 
-    /// Whether some card is unkind.
-    pub fn is_unkind(&self) -> bool {
-        self.common.is_unkind
+    /// Whether some card is adversarial.
+    pub fn is_adversarial(&self) -> bool {
+        self.common.is_adversarial
     }
 
     /// A request of `node` was taken. Whether its card leaves the others for a later turn.
@@ -128,7 +128,7 @@ impl World<'_> {
 
     /// Goes on with what cards keep back.
     pub fn mind(&mut self, tick: Tick, now: Option<Instant>) {
-        if self.common.is_unkind {
+        if self.common.is_adversarial {
             let cards = self.nodes.iter_mut().map(|(_, node)| &mut node.card);
             cards.filter(|card| !card.stands_still()).for_each(|card| card.mind(tick, now));
         }
@@ -138,7 +138,7 @@ impl World<'_> {
     fn is_keeping(&self) -> bool {
         let is_keeping = |card: &Card| {
             card.manners.as_ref().is_some_and(|manners| manners.is_keeping())
-                || card.nic.unkind().is_some_and(|unkind| unkind.due().is_some())
+                || card.nic.adversarial().is_some_and(|adversarial| adversarial.due().is_some())
         };
         self.nodes.cards().any(|(_, card)| is_keeping(card))
     }

@@ -1,4 +1,4 @@
-//! Unkind cards, kind by kind, with a guest that asks and looks by itself: whoever else would serve it waits for the
+//! Adversarial cards, kind by kind, with a guest that asks and looks by itself: whoever else would serve it waits for the
 //! world, and what time it is, the card is told. So nothing here depends on the machine.
 
 mod drivers;
@@ -80,7 +80,7 @@ impl Desk {
 
     /// How often this kind happened. Nobody may hold the world.
     fn count(&self, kind: &str) -> u64 {
-        stats(&self.lab, 0).unkind.get(kind).copied().unwrap_or(0)
+        stats(&self.lab, 0).adversarial.get(kind).copied().unwrap_or(0)
     }
 }
 
@@ -128,7 +128,7 @@ fn fate(desk: &Desk, world: &mut World<'_>) -> Fate {
 fn answers_are_late_by_acts_or_by_the_clock_and_twice_just_before_the_limit() {
     let desk = Desk::new();
     let mut world = desk.shell().world();
-    world.be_unkind(0, SEED);
+    world.make_adversarial(0, SEED);
     let fates: Vec<Fate> = (0..1500).map(|_| fate(&desk, &mut world)).collect();
     drop(world);
     let count = |is: fn(&Fate) -> bool| fates.iter().filter(|fate| is(fate)).count() as u64;
@@ -149,7 +149,7 @@ fn answers_are_late_by_acts_or_by_the_clock_and_twice_just_before_the_limit() {
 fn requests_that_wait_together_are_taken_one_by_one() {
     let desk = Desk::new();
     let mut world = desk.shell().world();
-    world.be_unkind(0, SEED);
+    world.make_adversarial(0, SEED);
     let mut left = 0;
     let mut turns_of_rounds = Vec::new();
     for _ in 0..64 {
@@ -176,7 +176,7 @@ fn requests_that_wait_together_are_taken_one_by_one() {
 fn the_magic_word_is_late_and_comes_long_before_the_limit() {
     let desk = Desk::new();
     let mut world = desk.shell().world();
-    world.be_unkind(0, SEED);
+    world.make_adversarial(0, SEED);
     let (mut at_once, mut soon, mut latest) = (0, 0, 0);
     for _ in 0..600 {
         world.nodes[0].card.retract();
@@ -219,11 +219,11 @@ fn fates(seed: u64, is_disturbed: bool) -> Vec<(Fate, bool)> {
     let desk = Desk::new();
     desk.guest.offer_event_buffers(32).unwrap();
     let mut world = desk.shell().world();
-    world.be_unkind(0, seed);
+    world.make_adversarial(0, seed);
     fates_at(&desk, &mut world, is_disturbed)
 }
 
-/// The same at this desk, whose card is unkind.
+/// The same at this desk, whose card is adversarial.
 fn fates_at(desk: &Desk, world: &mut World<'_>, is_disturbed: bool) -> Vec<(Fate, bool)> {
     let mut fates = Vec::new();
     for _ in 0..150 {

@@ -1,11 +1,11 @@
-//! How an unkind card looks at pages: in any order, taking as much as it likes, with a doorbell word that changes at
+//! How an adversarial card looks at pages: in any order, taking as much as it likes, with a doorbell word that changes at
 //! every look.
 //!
 //! The word follows the manual's rule (docs/DEVICE.md, section 5) all the same: while it says that no doorbell is
 //! needed, the card is bound to look again by itself; before the card sleeps it asks for doorbells, executes a full
 //! barrier, and looks once more.
 
-use niclab_model::nic::unkind::Kind;
+use niclab_model::nic::adversarial::Kind;
 
 use crate::shell::card::Card;
 use crate::shell::manners::Manners;
@@ -48,8 +48,8 @@ impl Manners {
 impl World<'_> {
     /// Looks at the pages of `node`, because a doorbell was rung or a look before has promised it. Nothing where its
     /// card is kind.
-    pub(in crate::shell) fn answer_doorbell_unkindly(&mut self, node: usize) -> Option<Found> {
-        if !self.is_unkind() {
+    pub(in crate::shell) fn answer_doorbell_adversarially(&mut self, node: usize) -> Option<Found> {
+        if !self.is_adversarial() {
             return None;
         }
         if self.is_in_lockstep() {
@@ -93,9 +93,9 @@ impl World<'_> {
         Some(Found { more: look.more || self.has_news(node), ..look })
     }
 
-    /// Looks at the open pages of an unkind card: in any order, and takes as much as it likes. Nothing where the card
+    /// Looks at the open pages of an adversarial card: in any order, and takes as much as it likes. Nothing where the card
     /// is kind.
-    pub(in crate::shell) fn look_unkindly(&mut self, node: usize) -> Option<Found> {
+    pub(in crate::shell) fn look_adversarially(&mut self, node: usize) -> Option<Found> {
         let card = self.nodes.card_mut(node)?;
         let ports = card.ports();
         let (first, most) = card.manners.as_mut()?.begin_look(ports);

@@ -1,4 +1,4 @@
-//! Unkind cards live: programs over niclab's own half of a port are served by all that the manual allows.
+//! Adversarial cards live: programs over niclab's own half of a port are served by all that the manual allows.
 
 use std::collections::BTreeSet;
 
@@ -41,11 +41,11 @@ fn drawn(seed: u64) -> SimConfig {
         receive,
         ..Workload::new(kind)
     };
-    unkind(config(model, 2 + (seed % 2) as u32 * 2, &workload), seed)
+    adversarial(config(model, 2 + (seed % 2) as u32 * 2, &workload), seed)
 }
 
-fn unkind(mut config: SimConfig, seed: u64) -> SimConfig {
-    config.nodes.iter_mut().for_each(|node| node.unkind = Some(seed));
+fn adversarial(mut config: SimConfig, seed: u64) -> SimConfig {
+    config.nodes.iter_mut().for_each(|node| node.adversarial = Some(seed));
     config
 }
 
@@ -61,7 +61,7 @@ fn every_message_arrives_whatever_is_allowed() {
             let bytes = (found.bytes_sent, found.bytes_received);
             assert_eq!(bytes, (expected.bytes_sent, expected.bytes_received), "{what}");
             assert!(found.violations.is_empty(), "{what}: {:?}", found.violations);
-            kinds.extend(found.unkind.into_keys());
+            kinds.extend(found.adversarial.into_keys());
         }
     }
     // All that a program without a driver of its own can meet; requests come one at a time here, and before what is

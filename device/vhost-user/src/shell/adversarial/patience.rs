@@ -1,4 +1,4 @@
-//! The thread that sees to it that what unkind cards keep back comes, where nobody does anything any more by which it
+//! The thread that sees to it that what adversarial cards keep back comes, where nobody does anything any more by which it
 //! would. There is none where all cards are kind.
 
 use std::sync::Arc;
@@ -22,17 +22,17 @@ pub struct Patience {
 }
 
 impl Patience {
-    /// Starts the thread, if a card of `shell` is unkind.
+    /// Starts the thread, if a card of `shell` is adversarial.
     ///
     /// # Errors
     /// When the operating system gives no thread.
     pub fn start(shell: &Arc<Shell>) -> std::io::Result<Option<JoinHandle<()>>> {
-        if !shell.world().is_unkind() {
+        if !shell.world().is_adversarial() {
             return Ok(None);
         }
         let shell = Arc::clone(shell);
         let watch = move || shell.patience().watch(&shell);
-        std::thread::Builder::new().name("unkind".to_owned()).spawn(watch).map(Some)
+        std::thread::Builder::new().name("adversarial".to_owned()).spawn(watch).map(Some)
     }
 
     /// Ends the thread.
@@ -73,7 +73,7 @@ impl World<'_> {
     fn let_go(&mut self) -> bool {
         let held = |world: &Self| {
             let mut cards = world.nodes.cards();
-            cards.find_map(|(node, card)| Some((node, card.nic.unkind()?.due()?)))
+            cards.find_map(|(node, card)| Some((node, card.nic.adversarial()?.due()?)))
         };
         if self.is_in_lockstep() {
             return false;

@@ -1,8 +1,8 @@
-//! The kinds of unkindness, each with a generator and a count of opportunities of its own.
+//! The kinds of adversarial behaviour, each with a generator and a count of opportunities of its own.
 
 use crate::random::Random;
 
-/// First of the streams of a seed from which unkindness is drawn, one for each kind of each node.
+/// First of the streams of a seed from which adversarial behaviour is drawn, one for each kind of each node.
 const FIRST_STREAM: u64 = 1 << 46;
 /// Bits of a stream's number that name the kind.
 const KIND_BITS: u32 = 5;
