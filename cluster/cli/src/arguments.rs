@@ -309,10 +309,10 @@ pub struct CheckArgs {
     pub adversarial: Option<u64>,
     /// Take a ratio of wall times that is undecided after all its rounds for broken.
     #[arg(long)]
-    pub undecided_is_broken: bool,
+    pub fail_on_undecided: bool,
     /// Measure ratios of wall times, but break on none: for machines that others use, too.
-    #[arg(long, conflicts_with = "undecided_is_broken")]
-    pub wall_is_not_judged: bool,
+    #[arg(long, conflicts_with = "fail_on_undecided")]
+    pub ignore_wall_ratios: bool,
     /// Hold drivers to the rules of the device programmer's manual: off, report, fail or stop. Default: what the
     /// scenario says.
     #[arg(long, value_name = "MODE", value_parser = rule_checking)]

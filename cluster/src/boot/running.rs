@@ -103,7 +103,7 @@ pub enum Event {
     Signal(i32),
     /// A command on a node is over: its code, or why it has none.
     CommandOver(usize, Result<u8, String>),
-    /// A conducted benchmark stopped at a cue or ended: look which.
+    /// A coordinated benchmark stopped at a cue or ended: look which.
     Performance,
     /// Somebody wants the cluster taken down.
     Down(DownRequest),

@@ -1,7 +1,7 @@
 //! Synchronises benchmarks in guests: all wait for each other at every cue, and the counters are read there, so that
 //! nothing but the benchmark's own messages lies between two readings.
 //!
-//! A conducted `niclab-perf` stops at each cue, a line on its standard error, until a line comes on its standard input.
+//! A coordinated `niclab-perf` stops at each cue, a line on its standard error, until a line comes on its standard input.
 //! Its cues are those of `guest-driver/tools/src/cue.rs`.
 
 use std::{

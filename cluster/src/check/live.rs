@@ -98,7 +98,7 @@ impl LiveCluster {
     pub fn measure(&mut self) -> Result<Report> {
         let command = ["niclab-perf", "workload", "--json", "--spec", "-"].map(str::to_owned);
         let programs = self.programs.clone();
-        let report = self.conducted(&command, &programs)?;
+        let report = self.coordinated(&command, &programs)?;
         Ok(Report { workload: Some(self.workload.clone()), ..report })
     }
 
@@ -112,17 +112,17 @@ impl LiveCluster {
         self.perform(&command)
     }
 
-    /// Runs this command on every node: a `niclab-perf` that is conducted, or what has its cues and its report. What is
+    /// Runs this command on every node: a `niclab-perf` that is coordinated, or what has its cues and its report. What is
     /// reported lies between the cues.
     ///
     /// # Errors
     /// As [`Self::measure`].
     pub fn perform(&mut self, command: &[String]) -> Result<Report> {
-        self.conducted(command, &[])
+        self.coordinated(command, &[])
     }
 
     /// [`Self::perform`] with this on standard input before the answers to cues.
-    fn conducted(&mut self, command: &[String], stdin: &[u8]) -> Result<Report> {
+    fn coordinated(&mut self, command: &[String], stdin: &[u8]) -> Result<Report> {
         let (mut measurement, mut readings) = (None, None);
         let mut at_cue = |running: &mut RunningCluster, cue: &str| -> Result<()> {
             match (cue, measurement.take()) {
@@ -190,7 +190,7 @@ fn benchmark_command(workload: &Workload, more: &[&str]) -> Vec<String> {
         ("--iterations", workload.count),
         ("--warmup", workload.warmup),
     ];
-    let fixed = ["niclab-perf", benchmark, "--json", "--conducted"];
+    let fixed = ["niclab-perf", benchmark, "--json", "--coordinated"];
     let mut command: Vec<String> = fixed.iter().chain(more).map(|argument| (*argument).to_owned()).collect();
     command.extend(numbers.into_iter().flat_map(|(option, number)| [option.to_owned(), number.to_string()]));
     command
@@ -248,7 +248,7 @@ mod tests {
         let workload = Workload { count: 7, ..Workload::new(WorkloadKind::Stream) };
         let line = benchmark_command(&workload, &["--transport", "tcp"]).join(" ");
         assert!(
-            line.ends_with("stream --json --conducted --transport tcp --size 16 --iterations 7 --warmup 0"),
+            line.ends_with("stream --json --coordinated --transport tcp --size 16 --iterations 7 --warmup 0"),
             "{line}"
         );
     }

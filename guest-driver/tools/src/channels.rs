@@ -177,17 +177,17 @@ fn accept(
 /// # Errors
 ///
 /// [`Failure::Usage`].
-pub fn check_size(bytes: usize, is_conducted: bool, device: &Device) -> Result<(), Failure> {
+pub fn check_size(bytes: usize, is_coordinated: bool, device: &Device) -> Result<(), Failure> {
     let most = device.info().max_message_bytes.min(MAX_BULK_BYTES);
     // Without greetings nobody knows the other's memory.
-    let is_carried = is_memory(bytes) && bytes <= MAX_MEMORY_BYTES && !is_conducted;
+    let is_carried = is_memory(bytes) && bytes <= MAX_MEMORY_BYTES && !is_coordinated;
     if bytes as u64 <= most || is_carried {
         return Ok(());
     }
     Err(Failure::Usage(format!(
         "--size {bytes}: a message of this card has a payload of up to {most} bytes: lower --size, or, up to {MAX_BULK_BYTES}, \
          raise `payload_bytes_per_channel` in the [nic] table of the cluster; from there to {MAX_MEMORY_BYTES} bytes go as memory \
-         messages, without --conducted"
+         messages, without --coordinated"
     )))
 }
 

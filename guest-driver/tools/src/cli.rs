@@ -90,12 +90,12 @@ pub struct RunArguments {
     /// Through a card with channels: send by so many of them in turn
     #[arg(long, default_value_t = 1, value_name = "CHANNELS", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub channels: u32,
-    /// Be conducted: stop at each cue, which is a line on standard error, until a line comes on standard input
+    /// Be coordinated: stop at each cue, which is a line on standard error, until a line comes on standard input
     ///
     /// The cues are `connected`, `warm` and `measured`. Between two cues nothing is sent but the benchmark's own
     /// messages, so that a conductor (`niclab check`) can count exactly those.
     #[arg(long, conflicts_with = "all")]
-    pub conducted: bool,
+    pub coordinated: bool,
 }
 
 impl RunArguments {

@@ -1,4 +1,4 @@
-//! Cues: where a conducted benchmark stops until it is told to go on.
+//! Cues: where a coordinated benchmark stops until it is told to go on.
 //!
 //! What a conductor measures between two cues is the benchmark's messages and nothing else: no greeting, no parting, no
 //! control request.
@@ -21,7 +21,7 @@ pub const MEASURED: &str = "measured";
 ///
 /// # Errors
 ///
-/// [`Failure::NotConducted`], or that of a stream.
+/// [`Failure::NotCoordinated`], or that of a stream.
 pub fn wait(cue: &'static str) -> Result<(), Failure> {
     let mut error = io::stderr().lock();
     wait_over(cue, &mut error, &mut io::stdin().lock())
@@ -32,7 +32,7 @@ fn wait_over(cue: &'static str, out: &mut impl io::Write, answers: &mut impl Buf
     out.flush()?;
     let mut line = String::new();
     if answers.read_line(&mut line)? == 0 {
-        return Err(Failure::NotConducted { cue });
+        return Err(Failure::NotCoordinated { cue });
     }
     Ok(())
 }

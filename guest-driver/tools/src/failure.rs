@@ -44,7 +44,7 @@ pub enum Failure {
 
     /// A cue was not answered.
     #[error("nobody conducts: standard input ended at the cue `{cue}`; `niclab check` does")]
-    NotConducted {
+    NotCoordinated {
         /// The cue.
         cue: &'static str,
     },

@@ -6,7 +6,7 @@
 //!   [`tcp`] are transports; [`udp`], which loses messages, is none, and streams in its own way;
 //! - [`software`]: the matching of messages by the host, which that of the NIC is compared with;
 //! - [`meeting`]: both ends find each other through the channel itself, and part without losing the last message;
-//! - [`cue`]: where a conducted workload stops until it is told to go on;
+//! - [`cue`]: where a coordinated workload stops until it is told to go on;
 //! - [`mod@bench`]: one module per benchmark; [`workload`]: a whole workload, as the simulator performs it;
 //! - [`collective`]: what groups of cards do among themselves;
 //! - [`report`]: the table and the JSON document.

@@ -81,7 +81,7 @@ struct Plan {
     /// Channels that messages go by in turn.
     channels: u32,
     /// Stop at cues; then there is one part of one size.
-    is_conducted: bool,
+    is_coordinated: bool,
 }
 
 /// One benchmark and its sizes.
@@ -107,7 +107,7 @@ impl Plan {
             flags: arguments.flags(),
             matching: arguments.matching(),
             channels: arguments.channels,
-            is_conducted: arguments.conducted,
+            is_coordinated: arguments.coordinated,
         }
     }
 
@@ -122,7 +122,7 @@ impl Plan {
             flags: FlagPlan::default(),
             matching: Matching::default(),
             channels: 1,
-            is_conducted: false,
+            is_coordinated: false,
         }
     }
 
@@ -195,7 +195,7 @@ fn bench(world: &WorldArguments, plan: &Plan) -> Result<(), Failure> {
             if plan.flags.acknowledge {
                 return Err(Failure::Usage("channels acknowledge nothing: drop --acknowledge".into()));
             }
-            plan.sizes().try_for_each(|bytes| channels::check_size(bytes, plan.is_conducted, &device))?;
+            plan.sizes().try_for_each(|bytes| channels::check_size(bytes, plan.is_coordinated, &device))?;
             let open = |number| {
                 let options = NicOptions { port: options.port + number, ..options.clone() };
                 PushChannel::open(&device, &options, pair.peer, plan.payload_bytes())
@@ -272,7 +272,7 @@ struct Setting<'a> {
 fn bench_nic(setting: &Setting<'_>, plan: &Plan, mut channel: impl Channel) -> Result<(), Failure> {
     let &Setting { world, device, pair, transport } = setting;
     // A conductor makes both ends meet, and greetings would be counted with what is measured.
-    if !plan.is_conducted {
+    if !plan.is_coordinated {
         meeting::meet(&mut channel, plan.command, &format!("{plan:?}"), world.timeout())?;
     }
     let before = Counters::read(device)?;
@@ -367,13 +367,13 @@ fn check_sockets(world: &WorldArguments, plan: &Plan, transport: Transport) -> R
     Ok(())
 }
 
-/// Runs a step; where it is conducted, in two parts with cues around them, each numbered from 1.
+/// Runs a step; where it is coordinated, in two parts with cues around them, each numbered from 1.
 fn run_step(
     step: &Step,
-    is_conducted: bool,
+    is_coordinated: bool,
     run: &mut dyn FnMut(&Step) -> Result<Option<Outcome>, Failure>,
 ) -> Result<Option<Outcome>, Failure> {
-    if !is_conducted {
+    if !is_coordinated {
         return run(step);
     }
     cue::wait(cue::CONNECTED)?;
@@ -412,7 +412,7 @@ fn run_parts<C>(
                 flags: plan.flags,
             };
             let mut run = |step: &Step| run(part.benchmark, channel, step, &mut buffers);
-            let outcome = run_step(&step, plan.is_conducted, &mut run)?;
+            let outcome = run_step(&step, plan.is_coordinated, &mut run)?;
             rows.extend(outcome.map(|outcome| Row::new(payload_bytes, part.iterations, &outcome)));
         }
         sections.push(Section { benchmark: part.benchmark.name(), rows });

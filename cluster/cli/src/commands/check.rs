@@ -30,10 +30,10 @@ pub fn run(args: &CheckArgs) -> Result<u8> {
     let mut checked: Vec<Checked> = (args.scenarios.iter())
         .map(|file| check::check(file, kernel.as_ref(), args.adversarial, args.offline, args.rules, &mut simulate))
         .collect::<Result<_>>()?;
-    if args.undecided_is_broken {
+    if args.fail_on_undecided {
         checked.iter_mut().for_each(Checked::demand_decisions);
     }
-    if args.wall_is_not_judged {
+    if args.ignore_wall_ratios {
         checked.iter_mut().for_each(Checked::excuse_wall_time);
     }
     // The verdicts come first: a file system that is full by now takes nothing from them.

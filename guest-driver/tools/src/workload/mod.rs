@@ -65,7 +65,7 @@ pub fn read(path: &Path) -> Result<Workload, Failure> {
 ///
 /// # Errors
 ///
-/// [`Failure::Nic`], [`Failure::Usage`], [`Failure::OutOfStep`], [`Failure::NotConducted`].
+/// [`Failure::Nic`], [`Failure::Usage`], [`Failure::OutOfStep`], [`Failure::NotCoordinated`].
 pub fn run(
     device: &Device,
     workload: &Workload,

@@ -74,7 +74,7 @@ impl Way {
         match self {
             Self::Udp => {
                 let [size, messages, warmup] = self.numbers(TAG_BYTES);
-                let fixed = ["niclab-perf", "stream", "--json", "--conducted", "--transport", "udp"];
+                let fixed = ["niclab-perf", "stream", "--json", "--coordinated", "--transport", "udp"];
                 let numbers = ["--size", &size, "--iterations", &messages, "--warmup", &warmup];
                 cluster
                     .perform(&fixed.iter().chain(&numbers).map(|word| (*word).to_owned()).collect::<Vec<_>>())

@@ -21,7 +21,7 @@ int MPI_Finalize(void);
 static int rank;
 
 /*
- * Two pipes to the script that is conducted on this node. They stay open as long as it runs: a pipe opened anew for
+ * Two pipes to the script that is coordinated on this node. They stay open as long as it runs: a pipe opened anew for
  * each answer could meet the end of the answer before.
  */
 static FILE *cues, *answers;

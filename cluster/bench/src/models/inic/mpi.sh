@@ -1,4 +1,4 @@
-# One stream over Debian's MPICH, conducted as niclab-perf is: run on both nodes, with the bytes of a message, the
+# One stream over Debian's MPICH, coordinated as niclab-perf is: run on both nodes, with the bytes of a message, the
 # messages, those of the warm-up, and the program's source.
 set -e
 folder=${TMPDIR:-/tmp}/niclab-mpi
