@@ -36,9 +36,9 @@ pub struct ClusterArgs {
     /// Have every NIC do what the manual allows and kind hardware seldom does, drawn from this seed (docs/FAULTS.md).
     #[arg(long, value_name = "SEED", value_parser = seed, allow_negative_numbers = true)]
     pub adversarial: Option<u64>,
-    /// The guests' kernel: `watching`, the one that `niclab kernel build` makes, or one of your own: its file, or the
+    /// The guests' kernel: `debug`, the one that `niclab kernel build` makes, or one of your own: its file, or the
     /// tree in which it was built, against which drivers are then built.
-    #[arg(long, value_name = "watching|FILE")]
+    #[arg(long, value_name = "debug|FILE")]
     pub kernel: Option<PathBuf>,
     /// Hold drivers to the rules of the device programmer's manual (docs/RULES.md): off, report, fail or stop.
     #[arg(long, value_name = "MODE", value_parser = rule_checking)]

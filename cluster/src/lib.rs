@@ -9,7 +9,7 @@
 //! * [`guests`]: talks to a guest's agent and to its QEMU; [`daemon`]: asks the daemon, and watches through it;
 //! * [`boot`]: carries a plan out, from templates of guests that have booted, and keeps watch;
 //! * [`supervisor`]: keeps a cluster up behind its socket, for the commands that come later;
-//! * [`watching`]: what a guest kernel that watches has found, and which lines of a driver were carried out;
+//! * [`debug`]: what a guest debug kernel has found, and which lines of a driver were carried out;
 //! * [`report`]: makes reports of what a cluster did, and shows them;
 //! * [`check`]: holds the runs of scenarios to their budgets; [`conform`]: puts a driver to the test.
 //!
@@ -31,4 +31,4 @@ pub mod plan;
 pub mod programs;
 pub mod report;
 pub mod supervisor;
-pub mod watching;
+pub mod debug_kernel;

@@ -4,7 +4,7 @@
 //! $NICLAB_CACHE/                     else $XDG_CACHE_HOME/niclab, else ~/.cache/niclab
 //!   v1/                              one folder per layout version; others are left alone
 //!     lock                           held while something is built
-//!     watching-lock                  held while a kernel is built, which others do not wait for
+//!     debug-kernel-lock                  held while a kernel is built, which others do not wait for
 //!     apt/                           apt's own state, never the host's
 //!     tree/KEY/  module/KEY/  initramfs/KEY/  disk/KEY/   and what others build from these ([`Cache::derive`])
 //! ```

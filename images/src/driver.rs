@@ -21,7 +21,7 @@ use crate::own_kernel::{ModuleTreeError, OwnKernel};
 use crate::progress::{Progress, step};
 use crate::sandbox::Sandbox;
 use crate::tree::Tree;
-use crate::watching::current_kernel;
+use crate::debug_kernel::current_kernel;
 
 /// Change it when the code below changes what is built.
 const RECIPE: &str = "driver 2";
@@ -165,7 +165,7 @@ pub enum DriverKernel<'a> {
     /// The guests' usual one.
     Stock,
     /// The debug kernel that `niclab kernel build` makes.
-    Watching,
+    Debug,
     /// One of the user's own.
     Own(&'a OwnKernel),
 }
@@ -184,12 +184,12 @@ pub fn ensure_driver(
     let tree = cache.find(Tree::KIND, &Tree::key());
     let tree = tree.ok_or_else(|| ImageError::BrokenTree { tree: cache.root(), what: "package tree".into() });
     let mut tree = Tree::open(&tree?)?;
-    if let DriverKernel::Watching = kernel {
+    if let DriverKernel::Debug = kernel {
         tree = current_kernel(cache)?.tree(&tree);
     }
     let own = match kernel {
         DriverKernel::Own(own) => Some(own),
-        DriverKernel::Stock | DriverKernel::Watching => None,
+        DriverKernel::Stock | DriverKernel::Debug => None,
     };
     // A kernel of the user's own that does not say its release takes what it is given, or refuses it itself.
     let release = own.map_or(Some(&tree.kernel_release), |own| own.release.as_ref());

@@ -130,7 +130,7 @@ pub enum ImageError {
         output: String,
     },
 
-    /// Two watchers that no kernel has together.
+    /// Two tools that no kernel has together.
     #[error("a kernel is built with {one} or with {other}, not with both; leave one of them out of --with")]
     Watchers {
         /// One.
@@ -139,11 +139,11 @@ pub enum ImageError {
         other: &'static str,
     },
 
-    /// No kernel that watches can be used.
+    /// No debug kernel can be used.
     #[error(
-        "there is no kernel that watches: {why}; `{command}` builds it, which takes a while and is done once"
+        "there is no debug kernel: {why}; `{command}` builds it, which takes a while and is done once"
     )]
-    NoWatchingKernel {
+    NoDebugKernel {
         /// Why.
         why: &'static str,
         /// What builds one.

@@ -10,7 +10,7 @@ use crate::cache::Cache;
 use crate::driver::{self, BUILT_AT, DriverKernel, DriverModule};
 use crate::error::{At, ImageError};
 use crate::tree::Tree;
-use crate::watching::current_kernel;
+use crate::debug_kernel::current_kernel;
 
 /// The file that editors look for (Clang, "JSON Compilation Database Format Specification").
 const COMPILE_COMMANDS: &str = "compile_commands.json";
@@ -66,7 +66,7 @@ impl Place {
         }
         let missing = || ImageError::BrokenTree { tree: cache.root(), what: "package tree".into() };
         let mut tree = Tree::open(&cache.find(Tree::KIND, &Tree::key()).ok_or_else(missing)?)?;
-        if let DriverKernel::Watching = kernel {
+        if let DriverKernel::Debug = kernel {
             tree = current_kernel(cache)?.tree(&tree);
         }
         let headers = tree.path.join(tree.headers().trim_start_matches('/'));

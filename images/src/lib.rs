@@ -14,7 +14,7 @@
 //! | initramfs | the tree, the module, the caller's tools | `initramfs`, `cpio` |
 //! | a driver of the user's own | its source | `driver` |
 //! | root disk, if packages are asked for | the mirror again | `disk` |
-//! | a kernel that watches, if asked for | Debian's source package | `watching` |
+//! | a debug kernel, if asked for | Debian's source package | `debug` |
 
 pub mod apt;
 mod cache;
@@ -36,7 +36,7 @@ mod symbols;
 mod tree;
 mod unpack;
 mod vmlinux;
-mod watching;
+mod debug_kernel;
 
 use std::path::{Path, PathBuf};
 
@@ -57,7 +57,7 @@ pub use crate::progress::{Progress, Silent, Terminal};
 pub use crate::survey::{HostTool, Survey, survey};
 pub use crate::symbols::{LoadedModule, Place, places};
 pub use crate::tree::QemuCommand;
-pub use crate::watching::{Watcher, WatchingKernel, build_kernel, current_kernel};
+pub use crate::debug_kernel::{DebugTool, DebugKernel, build_kernel, current_kernel};
 
 /// What guests shall have.
 #[derive(Debug, Clone, Default)]
@@ -70,8 +70,8 @@ pub struct Request {
     pub offline: bool,
     /// The user's own kernel, booted as it is. Its modules are the user's concern.
     pub kernel: Option<PathBuf>,
-    /// Guests run the kernel that watches, which must be built.
-    pub is_watching: bool,
+    /// Guests run the debug kernel, which must be built.
+    pub is_debug_kernel: bool,
     /// The user's own root file system (a raw image of erofs, squashfs or ext4), used as it is, read-only.
     pub image: Option<PathBuf>,
     /// Guests may get disks beside the root's.
@@ -116,7 +116,7 @@ pub struct Images {
     pub root_disk: Option<PathBuf>,
     /// The kernel, if it is one that watches.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub watching: Option<WatchingKernel>,
+    pub debug_kernel: Option<DebugKernel>,
     /// niclab's driver as guests load it, with what is known of its lines.
     #[serde(skip)]
     pub driver: Option<DriverModule>,
@@ -178,24 +178,24 @@ fn found(cache: &Cache, request: &Request) -> Result<Option<Images>, ImageError>
 struct Kernel {
     file: PathBuf,
     tree: Tree,
-    watching: Option<WatchingKernel>,
+    debug_kernel: Option<DebugKernel>,
 }
 
 impl Kernel {
     fn stock(file: PathBuf, packages: &Tree) -> Self {
-        Self { file, tree: packages.clone(), watching: None }
+        Self { file, tree: packages.clone(), debug_kernel: None }
     }
 
-    fn watching(cache: &Cache, packages: &Tree) -> Result<Self, ImageError> {
+    fn debug_kernel(cache: &Cache, packages: &Tree) -> Result<Self, ImageError> {
         let kernel = current_kernel(cache)?;
-        Ok(Self { file: kernel.vmlinux(), tree: kernel.tree(packages), watching: Some(kernel) })
+        Ok(Self { file: kernel.vmlinux(), tree: kernel.tree(packages), debug_kernel: Some(kernel) })
     }
 }
 
 /// The kernel if it is in the cache. One that watches must be.
 fn find_kernel(cache: &Cache, request: &Request, packages: &Tree) -> Result<Option<Kernel>, ImageError> {
-    if request.is_watching {
-        return Kernel::watching(cache, packages).map(Some);
+    if request.is_debug_kernel {
+        return Kernel::debug_kernel(cache, packages).map(Some);
     }
     let folder = cache.find(vmlinux::KIND, &vmlinux::key(packages));
     Ok(folder.map(|folder| Kernel::stock(folder.join(vmlinux::FILE), packages)))
@@ -223,7 +223,7 @@ impl Made<'_> {
             initramfs,
             root_disk: disk.or_else(|| request.image.clone()),
             driver: Some(driver::own(&module)),
-            watching: kernel.watching,
+            debug_kernel: kernel.debug_kernel,
         }
     }
 }
@@ -255,8 +255,8 @@ impl<'a> Builder<'a> {
 
     fn run(mut self) -> Result<Images, ImageError> {
         let packages = self.tree()?;
-        let kernel = if self.request.is_watching {
-            Kernel::watching(self.cache, &packages)?
+        let kernel = if self.request.is_debug_kernel {
+            Kernel::debug_kernel(self.cache, &packages)?
         } else {
             let file = vmlinux::ensure(self.cache, &self.lock, &packages, self.progress)?;
             Kernel::stock(file, &packages)

@@ -22,7 +22,7 @@ pub(crate) type Sources<'a> = &'a [(&'a str, &'a [u8])];
 /// The driver's source, embedded when this program was built.
 pub(crate) const DRIVER: Sources<'static> = include!(concat!(env!("OUT_DIR"), "/module_sources.rs"));
 
-/// The same with debugging information, for a kernel that watches.
+/// The same with debugging information, for a debug kernel.
 pub(crate) const WITH_DEBUG: &str = "niclab.ko.debug";
 
 /// Folder of the package tree in which it is built. Cleared before and after.

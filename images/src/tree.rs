@@ -40,9 +40,9 @@ const FROM_BUSYBOX: [&str; 6] = ["sed", "awk", "grep", "find", "xargs", "cmp"];
 const MANIFEST: &str = "niclab-manifest";
 const QEMU_VERSION: &str = "niclab-qemu-version";
 
-/// What make is told of modules for a kernel that watches: kept with what coverage and the names of lines are told by.
+/// What make is told of modules for a debug kernel: kept with what coverage and the names of lines are told by.
 /// Of these a kernel that is built without the first two takes no notice.
-pub(crate) const WATCHING_MAKE: [&str; 3] = ["GCOV_PROFILE=y", "KCOV_INSTRUMENT=y", "KCFLAGS=-g"];
+pub(crate) const DEBUG_KERNEL_MAKE: [&str; 3] = ["GCOV_PROFILE=y", "KCOV_INSTRUMENT=y", "KCFLAGS=-g"];
 
 /// How to start the tree's QEMU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -62,7 +62,7 @@ impl QemuCommand {
     }
 }
 
-/// A whole package tree; or the one in which a kernel that watches was built, with all that its modules and images are
+/// A whole package tree; or the one in which a debug kernel was built, with all that its modules and images are
 /// made from.
 #[derive(Debug, Clone)]
 pub(crate) struct Tree {

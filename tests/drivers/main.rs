@@ -32,18 +32,18 @@ const CASES: [&[&str]; 18] = [
     &["--case", "rebind"],
     &["--case", "adversarial", "--seeds", "4"],
     &["--case", "kill"],
-    &["--case", "plain", "--kernel", "watching"],
-    &["--case", "rebind", "--kernel", "watching"],
-    &["--case", "bad-status", "--kernel", "watching"],
-    &["--case", "combined", "--kernel", "watching"],
-    &["--case", "kill", "--kernel", "watching"],
-    &["--case", "adversarial", "--kernel", "watching"],
-    &["--case", "reload", "--kernel", "watching"],
+    &["--case", "plain", "--kernel", "debug"],
+    &["--case", "rebind", "--kernel", "debug"],
+    &["--case", "bad-status", "--kernel", "debug"],
+    &["--case", "combined", "--kernel", "debug"],
+    &["--case", "kill", "--kernel", "debug"],
+    &["--case", "adversarial", "--kernel", "debug"],
+    &["--case", "reload", "--kernel", "debug"],
     &["--case", "adversarial", "--seeds", "4", "--from", "5"],
     &["--case", "delay"],
     &["--case", "stale"],
     &["--case", "invalid-value"],
-    &["--case", "invalid-value", "--kernel", "watching"],
+    &["--case", "invalid-value", "--kernel", "debug"],
     &["--case", "combined"],
     &["--case", "reload"],
 ];
@@ -71,7 +71,7 @@ struct Found {
     wall: Duration,
 }
 
-/// The first verdict by which a bug is named: by a rule, a kernel that watches, or by a seed of an adversarial device where
+/// The first verdict by which a bug is named: by a rule, a debug kernel, or by a seed of an adversarial device where
 /// a kind one was fine.
 fn named(cases: &[Value], is_plain_fine: bool) -> Option<(String, String)> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -104,16 +104,16 @@ fn find(variant: &Variant) -> Option<Found> {
     let mut is_plain_fine = false;
     let mut cases = CASES;
     // Whoever is expected to name it is asked first.
-    let is_watched = |options: &[&str]| options.contains(&"watching");
-    let is_kernels = matches!(variant.finder, Finder::Kernel(_) | Finder::RuleOnWatchingKernel(_));
-    cases.sort_by_key(|options| is_watched(options) != is_kernels);
+    let on_debug_kernel = |options: &[&str]| options.contains(&"debug");
+    let is_kernels = matches!(variant.finder, Finder::Kernel(_) | Finder::RuleOnDebugKernel(_));
+    cases.sort_by_key(|options| on_debug_kernel(options) != is_kernels);
     for options in cases {
         let outcome = niclab.run(conform(variant.driver, &folder.display().to_string(), options));
         let conformance = outcome.json();
         let cases = conformance["cases"].as_array().unwrap();
         is_plain_fine |= cases.iter().any(|case| case["case"] == "plain" && case["passed"] == true);
         if let Some((by, case)) = named(cases, is_plain_fine) {
-            let case = if is_watched(options) { format!("{case}, watched") } else { case };
+            let case = if on_debug_kernel(options) { format!("{case}, debug kernel") } else { case };
             return Some(Found { by, case, wall: begin.elapsed() });
         }
     }
@@ -123,7 +123,7 @@ fn find(variant: &Variant) -> Option<Found> {
 fn expected(finder: Finder) -> String {
     match finder {
         Finder::Rule(rule) => format!("rule {rule}"),
-        Finder::RuleOnWatchingKernel(rule) => format!("rule {rule}, watched"),
+        Finder::RuleOnDebugKernel(rule) => format!("rule {rule}, debug kernel"),
         Finder::Kernel(what) => format!("kernel: {what}"),
         Finder::Believed(by) => format!("the device was believed: {by}"),
         Finder::Nobody(why) => format!("nobody: {why}"),

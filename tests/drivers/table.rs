@@ -25,8 +25,8 @@ pub enum Finder {
     /// A rule of the device's.
     Rule(&'static str),
     /// A rule of the device's, where the guest's kernel clears memory that is given back.
-    RuleOnWatchingKernel(&'static str),
-    /// A kernel that watches.
+    RuleOnDebugKernel(&'static str),
+    /// A debug kernel.
     Kernel(&'static str),
     /// A card that puts a value out of its range, on any kernel: what names the driver then.
     Believed(&'static str),
@@ -217,7 +217,7 @@ pub const VARIANTS: &[Variant] = &[
         name: "freed-before-reset",
         class: "receive memory is freed while the device may still write there",
         driver: Driver::Ultra,
-        finder: Finder::RuleOnWatchingKernel("port-memory-untouched"),
+        finder: Finder::RuleOnDebugKernel("port-memory-untouched"),
         edits: &[Edit {
             file: "example.c",
             sound: "	misc_deregister(&card->misc);
@@ -508,7 +508,7 @@ static void example_stop",
         name: "port-memory-freed-before-close",
         class: "memory is unpinned or freed before the device was told to let go of it",
         driver: Driver::Ours,
-        finder: Finder::RuleOnWatchingKernel("port-memory-untouched"),
+        finder: Finder::RuleOnDebugKernel("port-memory-untouched"),
         edits: &[
             Edit {
                 file: "niclab_port.c",

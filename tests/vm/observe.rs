@@ -99,7 +99,7 @@ fn a_run_leaves_a_timeline_a_capture_and_a_recording() {
 }
 
 #[test]
-fn a_cluster_that_is_up_is_watched_until_ctrl_c_and_until_so_many_messages() {
+fn a_cluster_that_is_up_on_debug_kernel_until_ctrl_c_and_until_so_many_messages() {
     let niclab = Niclab::new();
     niclab.run(["up"]).success();
     let ping = ["exec", "node0", "--", "ping", "-q", "-c", "3", "-i", "0.2", "node1"];

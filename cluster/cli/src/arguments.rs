@@ -8,7 +8,7 @@ use niclab_cluster::{
     arguments::{ClusterArgs, NodeExitArgs, rule_checking, seed},
     conform::case::Kind,
 };
-use niclab_images::Watcher;
+use niclab_images::DebugTool;
 use niclab_spec::{GuestKernel, NicModel, RuleChecking};
 
 use crate::name::NameArgs;
@@ -62,7 +62,7 @@ pub enum Command {
     /// What helps to write a driver (docs/DRIVER.md).
     #[command(subcommand)]
     Driver(DriverAction),
-    /// The guest kernel that watches what drivers do (docs/DRIVER.md).
+    /// The guest debug kernel what drivers do (docs/DRIVER.md).
     #[command(subcommand)]
     Kernel(KernelAction),
     /// Open gdb on a node's guest, with the symbols of its driver at their addresses. The guest stands still while gdb
@@ -176,7 +176,7 @@ pub struct DriverBuildArgs {
     /// The folder to write to, which is made if needed.
     #[arg(short, long, value_name = "FOLDER")]
     pub output: PathBuf,
-    /// The kernel that it is for, as in `run`: `watching`, or the tree in which one of your own was built. Default: the
+    /// The kernel that it is for, as in `run`: `debug`, or the tree in which one of your own was built. Default: the
     /// guests' own.
     #[arg(long, value_name = "KERNEL")]
     pub kernel: Option<PathBuf>,
@@ -192,7 +192,7 @@ pub struct DriverBuildArgs {
 #[derive(Debug, Subcommand)]
 pub enum KernelAction {
     /// Build it, from Debian's source package of the kernel that guests run, into the cache, once for each set of
-    /// watchers. The one that was asked for last is what `--kernel watching` means.
+    /// tools. The one that was asked for last is what `--kernel debug` means.
     ///
     /// It takes minutes to tens of minutes, all cores, and 2 GB of room on disk while it lasts;
     /// `nice niclab kernel build` leaves the machine to others.
@@ -204,8 +204,8 @@ pub enum KernelAction {
 pub struct KernelBuildArgs {
     /// What shall watch, separated by commas: kasan, lockdep, kmemleak, ubsan, dma-debug, kcov, gcov, memory; kcsan in
     /// place of kasan. Default: all but kcsan.
-    #[arg(long, value_delimiter = ',', value_name = "WATCHER", value_parser = Watcher::named)]
-    pub with: Vec<Watcher>,
+    #[arg(long, value_delimiter = ',', value_name = "TOOL", value_parser = DebugTool::named)]
+    pub with: Vec<DebugTool>,
     /// Debian mirror to build from, instead of the one that apt on this machine uses.
     #[arg(long, value_name = "URL")]
     pub mirror: Option<String>,
@@ -230,7 +230,7 @@ pub struct RunArgs {
     /// Files about the run.
     #[command(flatten)]
     pub watch: RunWatchArgs,
-    /// Write which lines of the nodes' drivers were carried out to this file, as lcov. Needs `--kernel watching`.
+    /// Write which lines of the nodes' drivers were carried out to this file, as lcov. Needs `--kernel debug`.
     #[arg(long, value_name = "FILE")]
     pub coverage: Option<PathBuf>,
     /// Whether a node may end without the others.
@@ -320,9 +320,9 @@ pub struct CheckArgs {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
-    /// The kernel of the guests of all scenarios: `watching`, the one that `niclab kernel build` makes. What it finds
+    /// The kernel of the guests of all scenarios: `debug`, the one that `niclab kernel build` makes. What it finds
     /// breaks a scenario.
-    #[arg(long, value_name = "watching", value_parser = [GuestKernel::WATCHING])]
+    #[arg(long, value_name = "debug", value_parser = [GuestKernel::DEBUG])]
     pub kernel: Option<String>,
     /// Use no network; fail if something is missing.
     #[arg(long)]

@@ -36,8 +36,8 @@ pub struct ClusterFile {
     /// Debian packages. With any, the guests get a Debian root file system that holds them.
     pub packages: Vec<String>,
     /// A kernel of your own (bzImage), booted as it is. Its modules, the niclab driver's included, are up to you. Or
-    /// `watching`: the guests' usual one, built to find faults of drivers (docs/DRIVER.md); a file of that name is
-    /// `./watching`.
+    /// `debug`: the guests' usual one, built to find faults of drivers (docs/DRIVER.md); a file of that name is
+    /// `./debug`.
     pub kernel: Option<PathBuf>,
     /// A root file system of your own: a raw image of erofs, squashfs or ext4, used read-only. Not together with
     /// `packages`.

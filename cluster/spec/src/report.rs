@@ -316,7 +316,7 @@ pub struct NodeFigures {
     /// What watched in the guest's kernel, as it was asked at the end: by these names nothing else was found. Live
     /// only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub kernel_watchers: Vec<String>,
+    pub kernel_debug_tools: Vec<String>,
     /// How many rules of the device programmer's manual this node's driver and programs were checked against; none
     /// where `rules` is off. Live only.
     #[serde(default, skip_serializing_if = "crate::workload::is_zero")]
@@ -350,7 +350,7 @@ pub struct NodeFigures {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KernelFinding {
     /// `kasan`, `kcsan`, `ubsan`, `lockdep`, `atomic-sleep`, `kmemleak`, `dma-debug`, `debug-objects`, `list`,
-    /// `refcount`, `slub`, `page`, `warning`, `bug`, `oops`; `not-watching` where a watcher was off.
+    /// `refcount`, `slub`, `page`, `warning`, `bug`, `oops`; `not-checking` where a tool was off.
     pub kind: String,
     /// The kernel's own first words.
     pub title: String,

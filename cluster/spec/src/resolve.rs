@@ -66,14 +66,14 @@ pub enum GuestKernel {
     #[default]
     Stock,
     /// The same release, built to find faults of drivers.
-    Watching,
+    Debug,
     /// One of the user's own.
     Own(PathBuf),
 }
 
 impl GuestKernel {
-    /// What the cluster file and the command line call [`Self::Watching`].
-    pub const WATCHING: &str = "watching";
+    /// What the cluster file and the command line call [`Self::Debug`].
+    pub const DEBUG: &str = "debug";
 
     /// How many times as long guests may take for anything: all that is watched is emulated as well. The one factor for
     /// it.
@@ -81,7 +81,7 @@ impl GuestKernel {
     pub const fn patience(&self) -> u32 {
         match self {
             Self::Stock | Self::Own(_) => 1,
-            Self::Watching => 8,
+            Self::Debug => 8,
         }
     }
 
@@ -90,7 +90,7 @@ impl GuestKernel {
     pub const fn least_memory_mib(&self) -> u32 {
         match self {
             Self::Stock | Self::Own(_) => MIN_MEMORY_MIB,
-            Self::Watching => 512,
+            Self::Debug => 512,
         }
     }
 }
@@ -248,7 +248,7 @@ impl Source {
     fn kernel_of(&self, file: &ClusterFile) -> GuestKernel {
         match file.kernel.as_deref() {
             None => GuestKernel::Stock,
-            Some(name) if name.as_os_str() == GuestKernel::WATCHING => GuestKernel::Watching,
+            Some(name) if name.as_os_str() == GuestKernel::DEBUG => GuestKernel::Debug,
             Some(path) => GuestKernel::Own(self.path_of(path)),
         }
     }
@@ -411,13 +411,13 @@ impl Checker<'_> {
     fn own_files(&mut self, file: &ClusterFile) {
         let kernel = match self.source.kernel_of(file) {
             GuestKernel::Own(path) => Some(path),
-            GuestKernel::Stock | GuestKernel::Watching => None,
+            GuestKernel::Stock | GuestKernel::Debug => None,
         };
         let image = file.image.as_deref().map(|path| self.source.path_of(path));
         let of_image = "correct the path, which starts at the folder of the cluster file";
         let of_kernel = format!(
             "{of_image}, or say `{}`: the one that `niclab kernel build` makes",
-            GuestKernel::WATCHING
+            GuestKernel::DEBUG
         );
         if let Some(path) = kernel.filter(|path| !path.exists()) {
             let what = format!("there is neither a file nor a folder {}", path.display());
@@ -827,12 +827,12 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_is_a_file_or_the_one_that_watches_which_needs_more_memory_and_time() {
-        let watching =
-            resolve("kernel = \"watching\"\nmemory_mib = 128\n[[node]]\nmemory_mib = 1024").unwrap();
-        assert_eq!(watching.kernel, GuestKernel::Watching);
-        assert_eq!(watching.nodes[0].memory_mib, 1024, "more than it needs is left");
-        let both = resolve("kernel = \"watching\"\ndriver = \"/etc\"").unwrap();
+    fn debug_kernel_needs_more_memory_and_time() {
+        let debug_kernel =
+            resolve("kernel = \"debug\"\nmemory_mib = 128\n[[node]]\nmemory_mib = 1024").unwrap();
+        assert_eq!(debug_kernel.kernel, GuestKernel::Debug);
+        assert_eq!(debug_kernel.nodes[0].memory_mib, 1024, "more than it needs is left");
+        let both = resolve("kernel = \"debug\"\ndriver = \"/etc\"").unwrap();
         assert!(both.nodes.iter().all(|node| node.memory_mib == 512 && node.driver.is_some()));
         assert!(both.kernel.patience() > GuestKernel::Stock.patience());
         let own = resolve("kernel = \"/etc/passwd\"\nmemory_mib = 128").unwrap();
@@ -843,9 +843,9 @@ mod tests {
             GuestKernel::Own("/etc".into()),
             "a folder may be the tree of a kernel"
         );
-        assert_eq!(problem("kernel = \"./watching\"").1, "kernel", "a file of that name");
-        let misspelt = problem("kernel = \"watchin\"").2;
-        assert!(misspelt.contains("say `watching`"), "{misspelt}");
+        assert_eq!(problem("kernel = \"./debug\"").1, "kernel", "a file of that name");
+        let misspelt = problem("kernel = \"debgu\"").2;
+        assert!(misspelt.contains("say `debug`"), "{misspelt}");
     }
 
     #[test]

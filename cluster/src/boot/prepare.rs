@@ -64,7 +64,7 @@ pub fn cluster(args: &ClusterArgs) -> Result<Cluster> {
         file.boot = BootChoice::Cold;
     }
     if let Some(kernel) = &args.kernel {
-        let is_name = kernel.as_os_str() == GuestKernel::WATCHING;
+        let is_name = kernel.as_os_str() == GuestKernel::DEBUG;
         let here = || env::current_dir().context("the current folder is gone");
         file.kernel = Some(if is_name { kernel.clone() } else { here()?.join(kernel) });
         source.set_by_flag("kernel", "--kernel");
@@ -224,7 +224,7 @@ impl<'a> Parts<'a> {
 fn own_kernel(cluster: &Cluster) -> Result<Option<OwnKernel>> {
     match &cluster.kernel {
         GuestKernel::Own(path) => Ok(Some(OwnKernel::at(path)?)),
-        GuestKernel::Stock | GuestKernel::Watching => Ok(None),
+        GuestKernel::Stock | GuestKernel::Debug => Ok(None),
     }
 }
 
@@ -241,14 +241,14 @@ pub fn build_driver(
     into: &Path,
 ) -> Result<Vec<PathBuf>> {
     let (cache, progress) = (Cache::locate()?, Terminal::new());
-    let is_watching = kernel.is_some_and(|kernel| kernel.as_os_str() == GuestKernel::WATCHING);
-    let own = kernel.filter(|_| !is_watching).map(OwnKernel::at).transpose()?;
+    let is_debug_kernel = kernel.is_some_and(|kernel| kernel.as_os_str() == GuestKernel::DEBUG);
+    let own = kernel.filter(|_| !is_debug_kernel).map(OwnKernel::at).transpose()?;
     // The kernel's headers and the compiler come with the images.
-    let request = Request { mirror, offline, is_watching, ..Request::default() };
+    let request = Request { mirror, offline, is_debug_kernel, ..Request::default() };
     niclab_images::ensure(&cache, &request, &progress)?;
     let kernel = match &own {
         Some(own) => DriverKernel::Own(own),
-        None if is_watching => DriverKernel::Watching,
+        None if is_debug_kernel => DriverKernel::Debug,
         None => DriverKernel::Stock,
     };
     let here = env::current_dir().context("the current folder is gone")?;
@@ -285,7 +285,7 @@ fn images(
             mirror: args.mirror.clone(),
             offline,
             kernel: own_kernel.map(|own| own.file.clone()),
-            is_watching: cluster.kernel == GuestKernel::Watching,
+            is_debug_kernel: cluster.kernel == GuestKernel::Debug,
             image: cluster.image.clone(),
             // Nobody reads what is asked of QEMU; it may be a disk.
             has_disks: !cluster.qemu_args.is_empty(),
@@ -314,7 +314,7 @@ fn own_drivers(
     progress: &dyn Progress,
 ) -> Result<Vec<Option<DriverModule>>> {
     let kernel = match (&cluster.kernel, own_kernel) {
-        (GuestKernel::Watching, _) => DriverKernel::Watching,
+        (GuestKernel::Debug, _) => DriverKernel::Debug,
         (_, Some(own)) => DriverKernel::Own(own),
         (_, None) => DriverKernel::Stock,
     };

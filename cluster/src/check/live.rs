@@ -18,7 +18,7 @@ use crate::{
     boot::{prepare, running::RunningCluster},
     host::{exit_code::OWN_FAILURE, runtime::RuntimeRoot},
     report::live::{CommandOutcome, Measurement, Outcome},
-    watching::{self, Watched},
+    debug_kernel::{self, KernelFindings},
 };
 
 /// Longest wall time of one workload.
@@ -149,8 +149,8 @@ impl LiveCluster {
     ///
     /// # Errors
     /// When the cluster ends.
-    pub fn watched(&mut self) -> Result<Vec<Watched>> {
-        watching::look(&mut self.running)
+    pub fn watched(&mut self) -> Result<Vec<KernelFindings>> {
+        debug_kernel::look(&mut self.running)
     }
 
     /// Takes it down.

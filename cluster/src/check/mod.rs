@@ -31,7 +31,7 @@ use crate::{
     boot::running::Failure,
     daemon::rules::broken_rules_text,
     programs::simulator::Refused,
-    watching::{self, Watched},
+    debug_kernel::{self, KernelFindings},
 };
 
 /// No budget is broken: all held, or wall time did not decide.
@@ -206,8 +206,8 @@ fn judge(mode: &str, scenario: &Scenario, reports: &[Report], found: &mut Vec<Ve
 }
 
 /// What a node's kernel found, if it watches.
-fn watched(node: &Watched) -> Verdict {
-    let found = watching::text(std::slice::from_ref(node));
+fn watched(node: &KernelFindings) -> Verdict {
+    let found = debug_kernel::text(std::slice::from_ref(node));
     let lines = found.lines().map(str::to_owned);
     let is_quiet = node.findings.is_empty();
     Verdict {

@@ -35,7 +35,7 @@ const DRAWN: u64 = 2;
 
 /// What is done once more with guests whose kernel watches, where all is slower: each of what leads a driver to other
 /// places.
-const WATCHED: [Kind; 8] = [
+const ON_DEBUG_KERNEL: [Kind; 8] = [
     Kind::Plain,
     Kind::Rebind,
     Kind::Kill,
@@ -155,7 +155,7 @@ pub struct Case {
     /// What is drawn.
     pub seed: u64,
     /// Whether the guests' kernel is the one that watches, where the cluster's own is another.
-    pub is_watched: bool,
+    pub on_debug_kernel: bool,
 }
 
 /// Which cases a run has.
@@ -168,22 +168,22 @@ pub struct Choice {
     /// How many there are of each kind whose moments or manners follow from the seed, or of the one kind.
     pub seeds: Option<u64>,
     /// Whether some cases come a second time, with guests whose kernel watches.
-    pub is_watched_too: bool,
+    pub with_debug_kernel: bool,
 }
 
 impl Choice {
     /// The cases: all kinds, or one, with seeds from this one on.
     #[must_use]
     pub fn cases(self) -> Vec<Case> {
-        let of = |kind: Kind, count: u64, is_watched: bool| {
+        let of = |kind: Kind, count: u64, on_debug_kernel: bool| {
             let seeds = self.from..self.from.saturating_add(count);
-            seeds.map(move |seed| Case { kind, seed, is_watched })
+            seeds.map(move |seed| Case { kind, seed, on_debug_kernel })
         };
         if let Some(kind) = self.only {
             return of(kind, self.seeds.unwrap_or(1), false).collect();
         }
         let usual = Kind::all().flat_map(|kind| of(kind, kind.seeds(self.seeds), false));
-        let watched = WATCHED.into_iter().filter(|_| self.is_watched_too).flat_map(|kind| of(kind, 1, true));
+        let watched = ON_DEBUG_KERNEL.into_iter().filter(|_| self.with_debug_kernel).flat_map(|kind| of(kind, 1, true));
         usual.chain(watched).collect()
     }
 }
@@ -232,16 +232,16 @@ mod tests {
         let choice = Choice { from: 1, ..Choice::default() };
         let default = choice.cases();
         for kind in Kind::all() {
-            assert!(default.contains(&Case { kind, seed: 1, is_watched: false }), "{kind:?}");
+            assert!(default.contains(&Case { kind, seed: 1, on_debug_kernel: false }), "{kind:?}");
         }
         let adversarial = default.iter().filter(|case| case.kind == Kind::Adversarial).count();
         assert_eq!(adversarial as u64, DEFAULT_SEEDS);
-        let watched = Choice { is_watched_too: true, ..choice }.cases();
+        let watched = Choice { with_debug_kernel: true, ..choice }.cases();
         assert_eq!(watched[..default.len()], default);
-        assert_eq!(watched[default.len()..].iter().map(|case| case.kind).collect::<Vec<_>>(), WATCHED);
-        assert!(watched[default.len()..].iter().all(|case| case.is_watched));
+        assert_eq!(watched[default.len()..].iter().map(|case| case.kind).collect::<Vec<_>>(), ON_DEBUG_KERNEL);
+        assert!(watched[default.len()..].iter().all(|case| case.on_debug_kernel));
         let seeds = |only, seeds| {
-            let cases = Choice { only: Some(only), from: 7, seeds, is_watched_too: true }.cases();
+            let cases = Choice { only: Some(only), from: 7, seeds, with_debug_kernel: true }.cases();
             cases.iter().map(|case| case.seed).collect::<Vec<_>>()
         };
         assert_eq!((seeds(Kind::Reboot, None), seeds(Kind::Plain, Some(3))), (vec![7], vec![7, 8, 9]));

@@ -10,7 +10,7 @@ use niclab_spec::{monitor::DaemonStats, report::NodeFigures};
 use crate::{
     boot::running::{Event, Failure, RunningCluster},
     daemon::monitor,
-    watching,
+    debug_kernel,
 };
 
 use super::{
@@ -34,15 +34,15 @@ const BUFFERS_BACK: &str = "event-buffers-back";
 /// nothing; guests that do not have what they said looked at.
 pub fn of(running: &mut RunningCluster, is_answering: bool) -> Vec<Named> {
     let mut named = rules(running, is_answering);
-    let asked = if is_answering { watching::look(running).ok() } else { None };
-    named.extend(kernels(asked.unwrap_or_else(|| watching::look_at_consoles(running.plan()))));
+    let asked = if is_answering { debug_kernel::look(running).ok() } else { None };
+    named.extend(kernels(asked.unwrap_or_else(|| debug_kernel::look_at_consoles(running.plan()))));
     named
 }
 
 /// What can be seen without asking guests, which takes no time where nothing is wrong.
 pub fn seen(running: &mut RunningCluster, is_answering: bool) -> Vec<Named> {
     let mut named = rules(running, is_answering);
-    named.extend(kernels(watching::look_at_consoles(running.plan())));
+    named.extend(kernels(debug_kernel::look_at_consoles(running.plan())));
     named
 }
 
@@ -51,18 +51,18 @@ pub fn seen(running: &mut RunningCluster, is_answering: bool) -> Vec<Named> {
 /// # Errors
 /// The cluster ended meanwhile.
 pub fn asked(running: &mut RunningCluster) -> Result<Vec<Named>, Failure> {
-    match watching::look(running) {
+    match debug_kernel::look(running) {
         Ok(watched) => Ok(kernels(watched)),
         Err(error) => {
             let failure = error.downcast::<Failure>();
-            failure.map_or_else(|_| Ok(kernels(watching::look_at_consoles(running.plan()))), Err)
+            failure.map_or_else(|_| Ok(kernels(debug_kernel::look_at_consoles(running.plan()))), Err)
         }
     }
 }
 
 /// What the nodes' kernels have found.
-fn kernels(watched: Vec<watching::Watched>) -> Vec<Named> {
-    let of_node = |watched: watching::Watched| {
+fn kernels(watched: Vec<debug_kernel::KernelFindings>) -> Vec<Named> {
+    let of_node = |watched: debug_kernel::KernelFindings| {
         let node = watched.node;
         watched.findings.into_iter().map(move |finding| Named::Kernel {
             node: node.clone(),

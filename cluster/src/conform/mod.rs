@@ -116,13 +116,13 @@ pub struct Request<'a> {
 /// How many of these cases, from the first on, may have one boot.
 fn in_one_boot(cases: &[Case]) -> Option<usize> {
     let first = cases.first().filter(|first| first.kind == Kind::Adversarial)?;
-    let is_alike = |case: &&Case| (case.kind, case.is_watched) == (first.kind, first.is_watched);
+    let is_alike = |case: &&Case| (case.kind, case.on_debug_kernel) == (first.kind, first.on_debug_kernel);
     Some(cases.iter().take_while(is_alike).count())
 }
 
-/// Whether a kernel that watches can be had, for a cluster whose own is the usual one.
+/// Whether a debug kernel can be had, for a cluster whose own is the usual one.
 #[must_use]
-pub fn has_watching_kernel(cluster: &Cluster) -> bool {
+pub fn has_debug_kernel(cluster: &Cluster) -> bool {
     let is_built = || Cache::locate().is_ok_and(|cache| niclab_images::current_kernel(&cache).is_ok());
     cluster.kernel == GuestKernel::Stock && is_built()
 }
@@ -229,8 +229,8 @@ impl Booted {
         cluster.seed = case.seed;
         cluster.rules = RuleChecking::Report;
         cluster.make_adversarial(case.kind.is_adversarial().then_some(case.seed));
-        if case.is_watched {
-            cluster.set_kernel(GuestKernel::Watching);
+        if case.on_debug_kernel {
+            cluster.set_kernel(GuestKernel::Debug);
         }
         if case.kind == Kind::Reboot {
             // So that the guest has what it boots; a guest that resets itself still ends its QEMU, until it is let.
@@ -331,11 +331,11 @@ impl Found {
         let not_exercised = not_exercised.filter(|_| named.is_empty() && not_run.is_none());
         let passed = named.is_empty() && not_run.is_none() && not_exercised.is_none();
         let wall_s = wall.as_secs_f64();
-        let (seed, watched) = (case.seed, case.is_watched);
+        let (seed, debug_kernel) = (case.seed, case.on_debug_kernel);
         Verdict {
             case: case.kind,
             seed,
-            watched,
+            debug_kernel,
             passed,
             believed_device: case.kind.is_believed() && !named.is_empty(),
             named,
@@ -423,12 +423,12 @@ mod tests {
 
     #[test]
     fn seeds_of_an_adversarial_device_on_the_same_kernel_have_one_boot() {
-        let choice = case::Choice { from: 1, is_watched_too: true, ..case::Choice::default() };
+        let choice = case::Choice { from: 1, with_debug_kernel: true, ..case::Choice::default() };
         let cases = choice.cases();
         assert_eq!(in_one_boot(&cases), None, "{:?}", cases[0]);
         let adversarial =
-            |is_watched| move |case: &Case| (case.kind, case.is_watched) == (Kind::Adversarial, is_watched);
-        let first = |is_watched| cases.iter().position(adversarial(is_watched)).unwrap();
+            |on_debug_kernel| move |case: &Case| (case.kind, case.on_debug_kernel) == (Kind::Adversarial, on_debug_kernel);
+        let first = |on_debug_kernel| cases.iter().position(adversarial(on_debug_kernel)).unwrap();
         assert_eq!(in_one_boot(&cases[first(false)..]), Some(case::DEFAULT_SEEDS as usize));
         assert_eq!(in_one_boot(&cases[first(true)..]), Some(1));
         assert_eq!(in_one_boot(&[]), None);
@@ -436,7 +436,7 @@ mod tests {
 
     #[test]
     fn a_case_is_passed_failed_or_neither() {
-        let case = Case { kind: Kind::Plain, seed: 7, is_watched: false };
+        let case = Case { kind: Kind::Plain, seed: 7, on_debug_kernel: false };
         let of = |found: Found| found.verdict(case, Duration::from_secs(1), "again".into());
         assert!(of(Found { note: Some("n".into()), ..Found::default() }).passed);
         let hang = Named::Hang { what: "x".into() };

@@ -2,7 +2,7 @@
 //! driver begins with it as one does that is loaded.
 //!
 //! What a seed finds is looked for behind it: how the command ended, rules that were broken, what kernels wrote on
-//! their consoles, panics. Asking a guest takes seconds (`watching`: leaks, and whether everything still watches), so
+//! their consoles, panics. Asking a guest takes seconds (`debug`: leaks, and whether everything still watches), so
 //! that one question is for several seeds, and what it finds is said to be of all of them. The first seed that is not
 //! passed is the last of its boot: what comes behind it would not begin in a sound guest.
 
@@ -153,11 +153,11 @@ impl<'a, 'r> Series<'a, 'r> {
         let is_answering = !matches!(result, Err(Trouble::Ended(_) | Trouble::Hang(_)));
         let of_command = Found::of(result.map_err(|trouble| of_trouble(trouble, booted.has_own)))?;
         let mut named = findings::seen(&mut booted.running, is_answering);
-        let is_watched = booted.running.plan().watching.is_some();
+        let on_debug_kernel = booted.running.plan().debug_kernel.is_some();
         let is_due = is_last || self.unasked.len() + 1 >= SEEDS_A_LOOK;
         let is_found = !named.is_empty() || !of_command.named.is_empty();
-        let is_asked = !is_watched || is_answering && (is_found || is_due);
-        if is_watched && is_asked {
+        let is_asked = !on_debug_kernel || is_answering && (is_found || is_due);
+        if on_debug_kernel && is_asked {
             let first = self.unasked.first().map_or(case.seed, |done| done.case.seed);
             let asked = match findings::asked(&mut booted.running) {
                 Ok(asked) => asked,

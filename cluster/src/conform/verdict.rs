@@ -31,7 +31,7 @@ pub enum Named {
     Kernel {
         /// The node.
         node: String,
-        /// Which of its watchers.
+        /// Which of its tools.
         kind: String,
         /// The kernel's own first words.
         what: String,
@@ -152,7 +152,7 @@ pub struct Verdict {
     /// The seed of all that was drawn.
     pub seed: u64,
     /// Whether the guests' kernel was the one that watches, where that of other cases is not.
-    pub watched: bool,
+    pub debug_kernel: bool,
     /// Whether nothing was found.
     pub passed: bool,
     /// What named what was found, the sharpest first.
@@ -214,7 +214,7 @@ impl Verdict {
     #[must_use]
     pub fn label(&self) -> String {
         let name = self.case.name();
-        if self.watched { format!("{name}, watched") } else { name }
+        if self.debug_kernel { format!("{name}, debug kernel") } else { name }
     }
 }
 

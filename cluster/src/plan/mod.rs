@@ -10,7 +10,7 @@ use std::{
 };
 
 use niclab_agent::Identity;
-use niclab_images::{Cache, DriverModule, Images, WatchingKernel};
+use niclab_images::{Cache, DriverModule, Images, DebugKernel};
 use niclab_spec::{
     Cluster, ClusterName, MacAddress, Node, OnNodeExit, RuleChecking,
     daemon::{DaemonConfig, NodeSockets},
@@ -90,7 +90,7 @@ pub struct Plan {
     pub packed_kernel: String,
     /// What watches in the guests' kernel, where something does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub watching: Option<WatchingPlan>,
+    pub debug_kernel: Option<DebugKernelPlan>,
     /// How many times as long as usual guests may take for anything.
     #[serde(default = "recipe::usual_patience")]
     pub patience: u32,
@@ -115,18 +115,18 @@ pub struct Plan {
     pub on_node_exit: OnNodeExit,
 }
 
-/// A kernel that watches.
+/// A debug kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WatchingPlan {
+pub struct DebugKernelPlan {
     /// The kernel.
-    pub kernel: WatchingKernel,
+    pub kernel: DebugKernel,
     /// niclab's driver for it.
     pub driver: Option<DriverModule>,
 }
 
-impl WatchingPlan {
+impl DebugKernelPlan {
     fn of(images: &Images) -> Option<Self> {
-        Some(Self { kernel: images.watching.clone()?, driver: images.driver.clone() })
+        Some(Self { kernel: images.debug_kernel.clone()?, driver: images.driver.clone() })
     }
 }
 
@@ -253,7 +253,7 @@ impl Plan {
             qemu_version: about.map(|images| images.qemu_version.clone()).unwrap_or_default(),
             kernel_release: about.map(|images| images.kernel_release.clone()).unwrap_or_default(),
             packed_kernel: about.map(|images| text(&images.packed_kernel)).transpose()?.unwrap_or_default(),
-            watching: about.and_then(WatchingPlan::of),
+            debug_kernel: about.and_then(DebugKernelPlan::of),
             patience: cluster.kernel.patience(),
             files,
             daemon: ProcessPlan {
@@ -424,7 +424,7 @@ mod tests {
             packed_kernel: "/t/packed".into(),
             initramfs: "/t/initramfs".into(),
             root_disk: root_disk.map(PathBuf::from),
-            watching: None,
+            debug_kernel: None,
             driver: None,
         };
         Plan::new(&Inputs {

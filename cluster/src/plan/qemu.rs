@@ -35,11 +35,11 @@ const KERNEL_ARGUMENTS: &str = "panic=-1 no_timer_check tsc=reliable cryptomgr.n
 /// What the kernel's console shows: errors.
 const QUIET: &str = "quiet";
 
-/// The same of a kernel that watches: warnings as well, for what it finds is one, and each as often as it is found. A
+/// The same of a debug kernel: warnings as well, for what it finds is one, and each as often as it is found. A
 /// kernel that is this slow would take itself for stalled. kmemleak is on only where it is asked for, and KASAN goes
 /// silent after its first report otherwise. Pages that are freed are cleared: a device to which they still belong sees
 /// that somebody else stored there.
-const WATCHED: &str =
+const ON_DEBUG_KERNEL: &str =
     "loglevel=5 rcupdate.rcu_cpu_stall_suppress=1 kmemleak=on kasan_multi_shot init_on_free=1";
 
 /// Leaves niclab's driver out of a guest whose card is another's: its first program reads this (`images/guest/init`).
@@ -140,7 +140,7 @@ impl Arguments {
         self.pair("-initrd", text(&images.initramfs)?);
         let root = if node.memory_mib < TMPFS_MEMORY_MIB { " rootfstype=ramfs" } else { "" };
         let driver = if node.driver.is_some() { OWN_DRIVER } else { "" };
-        let shown = if images.watching.is_none() { QUIET } else { WATCHED };
+        let shown = if images.debug_kernel.is_none() { QUIET } else { ON_DEBUG_KERNEL };
         self.pair("-append", format!("console=ttyS0 {shown} {KERNEL_ARGUMENTS}{root}{driver}"));
         Ok(())
     }

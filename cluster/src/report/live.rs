@@ -17,7 +17,7 @@ use crate::{
     boot::{node_end::NodeEnd, running::RunningCluster},
     daemon::monitor,
     guests::program::ProgramFailure,
-    watching::Watched,
+    debug_kernel::KernelFindings,
 };
 
 /// What every counter counted in the time that is reported.
@@ -44,7 +44,7 @@ pub struct Outcome {
     /// The commands, by rank.
     pub commands: Vec<CommandOutcome>,
     /// What the guests' kernels found, by rank, if they watch.
-    pub watched: Vec<Watched>,
+    pub watched: Vec<KernelFindings>,
 }
 
 /// How one node's command ended.
@@ -160,7 +160,7 @@ impl Readings {
         add_outcomes(&mut report, outcome.commands, kernels);
         for (node, watched) in report.nodes.iter_mut().zip(outcome.watched) {
             node.kernel_findings = watched.findings;
-            node.kernel_watchers = watched.watchers.iter().map(|watcher| watcher.name().to_owned()).collect();
+            node.kernel_debug_tools = watched.tools.iter().map(|tool| tool.name().to_owned()).collect();
         }
         report.checks.extend(kernels::check(&report.nodes));
         let received = report.nodes.iter().fold((0_u64, 0_u64), |(messages, bytes), node| {

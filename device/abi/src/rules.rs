@@ -73,7 +73,7 @@ pub fn section_title(section: u8) -> &'static str {
 
 /// What a driver names memory for and must not do, in words that several rules share.
 const BELONGS_TO_HOST: &str =
-    "only the guest's kernel knows; a kernel that watches (KASAN) finds memory that was freed too early";
+    "only the guest's kernel knows; a debug kernel (KASAN) finds memory that was freed too early";
 
 /// Bringing the card up, queues, requests.
 const COMMON: &[Rule] = &[

@@ -26,7 +26,7 @@ pub fn run(args: &CheckArgs) -> Result<u8> {
     let [junit] = create_all([args.junit.as_deref()], &scenarios, Stdout::Taken)?;
     let simulator = Simulator::locate(args.offline)?;
     let mut simulate = |config: &_| simulator.run(config);
-    let kernel = args.kernel.as_ref().map(|_| GuestKernel::Watching);
+    let kernel = args.kernel.as_ref().map(|_| GuestKernel::Debug);
     let mut checked: Vec<Checked> = (args.scenarios.iter())
         .map(|file| check::check(file, kernel.as_ref(), args.adversarial, args.offline, args.rules, &mut simulate))
         .collect::<Result<_>>()?;

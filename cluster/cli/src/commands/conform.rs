@@ -56,7 +56,7 @@ pub fn run(args: &ConformArgs) -> Result<u8> {
         Commands::same(args.command.clone())
     };
     let words: Vec<String> = env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
-    let has_watching_kernel = conform::has_watching_kernel(&cluster);
+    let has_debug_kernel = conform::has_debug_kernel(&cluster);
     let request = Request {
         args: &args.cluster,
         cluster,
@@ -65,7 +65,7 @@ pub fn run(args: &ConformArgs) -> Result<u8> {
             only: args.case,
             from: args.from,
             seeds: args.seeds,
-            is_watched_too: has_watching_kernel,
+            with_debug_kernel: has_debug_kernel,
         }
         .cases(),
         limit: args.timeout,
@@ -222,8 +222,8 @@ fn repeat(words: &[String], case: Case, seeds: u64) -> String {
             line.extend(["--case".to_owned(), case.kind.name(), "--from".to_owned(), case.seed.to_string()]);
             line.extend((seeds > 1).then(|| ["--seeds".to_owned(), seeds.to_string()]).into_iter().flatten());
             line.extend(
-                case.is_watched
-                    .then_some(["--kernel".to_owned(), "watching".to_owned()])
+                case.on_debug_kernel
+                    .then_some(["--kernel".to_owned(), "debug".to_owned()])
                     .into_iter()
                     .flatten(),
             );
@@ -255,7 +255,7 @@ mod tests {
         Verdict {
             case: Kind::Rebind,
             seed: 3,
-            watched: false,
+            debug_kernel: false,
             passed: named.is_empty() && not_run.is_none(),
             believed_device: false,
             named,
@@ -295,7 +295,7 @@ mod tests {
             "--case",
         ];
         let words = words.map(str::to_owned);
-        let line = repeat(&words, Case { kind: Kind::Fault(2), seed: 11, is_watched: false }, 1);
+        let line = repeat(&words, Case { kind: Kind::Fault(2), seed: 11, on_debug_kernel: false }, 1);
         assert_eq!(
             line,
             "niclab conform --case bad-status --from 11 --driver 'my driver' -- sh -c 'a '\\''b'\\''' --case"
@@ -306,7 +306,7 @@ mod tests {
     fn seeds_of_one_boot_are_repeated_together_and_alone() {
         let words = ["niclab", "conform", "--case", "adversarial", "--seeds=40", "--one-boot", "--nic", "grim"];
         let words = words.map(str::to_owned);
-        let case = Case { kind: Kind::Adversarial, seed: 7, is_watched: false };
+        let case = Case { kind: Kind::Adversarial, seed: 7, on_debug_kernel: false };
         assert_eq!(
             [repeat(&words, case, 1), repeat(&words, case, 12)],
             [

@@ -1,7 +1,7 @@
-//! `niclab kernel build`: the guest kernel that watches.
+//! `niclab kernel build`: the guest debug kernel.
 
 use anyhow::Result;
-use niclab_images::{Cache, Request, Terminal, Watcher, build_kernel};
+use niclab_images::{Cache, Request, Terminal, DebugTool, build_kernel};
 
 use crate::arguments::KernelBuildArgs;
 
@@ -10,17 +10,17 @@ use crate::arguments::KernelBuildArgs;
 /// # Errors
 /// When it cannot be built; the message has the compiler's words, or says how to mend it.
 pub fn build(args: &KernelBuildArgs) -> Result<u8> {
-    let usual = Watcher::USUAL.to_vec();
-    let watchers = if args.with.is_empty() { usual } else { args.with.clone() };
+    let usual = DebugTool::USUAL.to_vec();
+    let tools = if args.with.is_empty() { usual } else { args.with.clone() };
     let request = Request { mirror: args.mirror.clone(), offline: args.offline, ..Request::default() };
-    let kernel = build_kernel(&Cache::locate()?, &watchers, &request, &Terminal::new())?;
-    let names: Vec<&str> = kernel.watchers.iter().map(|watcher| watcher.name()).collect();
+    let kernel = build_kernel(&Cache::locate()?, &tools, &request, &Terminal::new())?;
+    let names: Vec<&str> = kernel.tools.iter().map(|tool| tool.name()).collect();
     let how = match kernel.built_in {
         Some(time) => format!("built in {:.0} s of wall time", time.as_secs_f64()),
         None => "was in the cache".to_owned(),
     };
     eprintln!(
-        "niclab: kernel {} with {}: {how}; `--kernel watching` and kernel = \"watching\" use it from now on",
+        "niclab: kernel {} with {}: {how}; `--kernel debug` and kernel = \"debug\" use it from now on",
         kernel.release,
         names.join(", ")
     );

@@ -28,7 +28,7 @@ use niclab_cluster::{
         text::report_text,
     },
     supervisor::control::PLAN,
-    watching::{self, coverage},
+    debug_kernel::{self, coverage},
 };
 use niclab_output::{OutputErrors, OutputFile, Stdout, create_all, reader_is_gone};
 use niclab_spec::{Cluster, ClusterName, Report, RuleChecking, watch::WatchSubject};
@@ -108,9 +108,9 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     let result = commands_and_report(&mut running, args, outputs, &cluster, boot);
     if result.is_err() {
         // The guests answer no more, but what they said stands on their consoles.
-        let watched = watching::look_at_consoles(running.plan());
-        if watching::is_anything_found(&watched) {
-            eprint!("{}", watching::text(&watched));
+        let watched = debug_kernel::look_at_consoles(running.plan());
+        if debug_kernel::is_anything_found(&watched) {
+            eprint!("{}", debug_kernel::text(&watched));
         }
     }
     running.shut_down(false);
@@ -135,9 +135,9 @@ fn commands_and_report(
     let files = watches.end();
     let readings = measurement.map(|measurement| measurement.end(running)).transpose()?;
     // Behind all that is measured.
-    let watched = watching::look(running)?;
-    eprint!("{}", watching::text(&watched));
-    if exit_code == 0 && watching::is_anything_found(&watched) {
+    let watched = debug_kernel::look(running)?;
+    eprint!("{}", debug_kernel::text(&watched));
+    if exit_code == 0 && debug_kernel::is_anything_found(&watched) {
         exit_code = FOUND;
     }
     for (rank, end) in running.ended_nodes() {

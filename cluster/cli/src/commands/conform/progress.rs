@@ -78,7 +78,7 @@ mod tests {
         Verdict {
             case,
             seed,
-            watched: false,
+            debug_kernel: false,
             passed: is_passed,
             believed_device: false,
             named,

@@ -114,7 +114,7 @@ fn plan_by(way: StartMode, root: &Path, cluster_name: &str, daemon: &str, modes:
         packed_kernel: "/none".into(),
         initramfs: "/none".into(),
         root_disk: None,
-        watching: None,
+        debug_kernel: None,
         driver: None,
     };
     let mut plan = Plan::new(&Inputs {

@@ -1,17 +1,17 @@
-//! The configuration of a kernel that watches.
+//! The configuration of a debug kernel.
 
-use super::Watcher;
+use super::DebugTool;
 
 /// What every such kernel has.
 pub(super) const BASE: &str = include_str!("../../kernel/base.config");
 
 /// All that is asked for.
-pub(super) fn wanted(watchers: &[Watcher]) -> String {
-    watchers.iter().fold(BASE.to_owned(), |text, watcher| format!("{text}\n{}", watcher.config()))
+pub(super) fn wanted(tools: &[DebugTool]) -> String {
+    tools.iter().fold(BASE.to_owned(), |text, tool| format!("{text}\n{}", tool.config()))
 }
 
 /// Lines of `wanted` that do not hold in `config`: the kernel's own tool drops what depends on something that is off,
-/// and says nothing. A kernel whose watcher was dropped so would see nothing, for ever.
+/// and says nothing. A kernel whose tool was dropped so would see nothing, for ever.
 pub(super) fn dropped<'a>(wanted: &'a str, config: &str) -> Vec<&'a str> {
     let options = wanted.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     let holds = |line: &&str| match line.split_once('=') {
@@ -39,7 +39,7 @@ mod tests {
 
     #[test]
     fn no_option_is_said_twice() {
-        let text = wanted(&Watcher::USUAL);
+        let text = wanted(&DebugTool::USUAL);
         let mut options: Vec<&str> = text
             .lines()
             .filter(|line| !line.starts_with('#'))

@@ -1,13 +1,13 @@
-//! What can watch a guest kernel, each with its part of the configuration.
+//! The debugging tools of a guest kernel, each with its part of the configuration.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// One kind of watching that a guest kernel can be built with.
+/// A debugging tool that a guest kernel can be built with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Watcher {
+pub enum DebugTool {
     /// Memory that is used out of bounds or after it was freed.
     Kasan,
     /// Two threads at one word, one of which writes.
@@ -28,7 +28,7 @@ pub enum Watcher {
     Memory,
 }
 
-impl Watcher {
+impl DebugTool {
     /// All of them.
     pub const ALL: [Self; 9] = [
         Self::Kasan,
@@ -75,9 +75,9 @@ impl Watcher {
     /// # Errors
     /// With all names, if there is none.
     pub fn named(name: &str) -> Result<Self, String> {
-        Self::ALL.into_iter().find(|watcher| watcher.name() == name).ok_or_else(|| {
+        Self::ALL.into_iter().find(|tool| tool.name() == name).ok_or_else(|| {
             let names = Self::ALL.map(Self::name).join(", ");
-            format!("no watcher is called `{name}`; there are {names}")
+            format!("no tool is called `{name}`; there are {names}")
         })
     }
 
@@ -97,7 +97,7 @@ impl Watcher {
     }
 }
 
-impl fmt::Display for Watcher {
+impl fmt::Display for DebugTool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -109,14 +109,14 @@ mod tests {
 
     #[test]
     fn each_has_a_name_and_a_configuration_of_its_own() {
-        for watcher in Watcher::ALL {
-            assert_eq!(Watcher::named(watcher.name()), Ok(watcher));
-            assert!(watcher.config().contains("=y\n"), "{watcher}");
-            let json = serde_json::to_string(&watcher).unwrap();
-            assert_eq!(json, format!("\"{watcher}\""), "one name everywhere");
+        for tool in DebugTool::ALL {
+            assert_eq!(DebugTool::named(tool.name()), Ok(tool));
+            assert!(tool.config().contains("=y\n"), "{tool}");
+            let json = serde_json::to_string(&tool).unwrap();
+            assert_eq!(json, format!("\"{tool}\""), "one name everywhere");
         }
-        assert!(Watcher::named("kasn").unwrap_err().contains("kasan, kcsan"));
-        let usual: Vec<Watcher> = Watcher::ALL.into_iter().filter(|one| *one != Watcher::Kcsan).collect();
-        assert_eq!(usual, Watcher::USUAL);
+        assert!(DebugTool::named("kasn").unwrap_err().contains("kasan, kcsan"));
+        let usual: Vec<DebugTool> = DebugTool::ALL.into_iter().filter(|one| *one != DebugTool::Kcsan).collect();
+        assert_eq!(usual, DebugTool::USUAL);
     }
 }

@@ -1,12 +1,12 @@
-//! What only a guest can say at the end of a run: whether its watchers are on, and what kmemleak finds.
+//! What only a guest can say at the end of a run: whether its tools are on, and what kmemleak finds.
 
-use niclab_images::Watcher;
+use niclab_images::DebugTool;
 use niclab_spec::report::KernelFinding;
 
 /// As much is read of what kmemleak lists.
 const MOST_LEAKS_BYTES: usize = 256 * 1024;
 
-/// Asks for the watchers `$@`: a line `NAME on` or `NAME` and why not for each, then kmemleak's list. kmemleak passes
+/// Asks for the tools `$@`: a line `NAME on` or `NAME` and why not for each, then kmemleak's list. kmemleak passes
 /// over what is younger than 5 s, and reports what two scans found alike.
 pub const ASK: &str = r#"
 debug=/sys/kernel/debug
@@ -21,8 +21,8 @@ there() {
     [ -e "$1" ] && echo on || echo "the kernel has no $1"
 }
 has_kmemleak=
-for watcher; do
-    case $watcher in
+for tool; do
+    case $tool in
     kasan) state=$(config KASAN) ;;
     kcsan) state=$(says $debug/kcsan 'enabled: *1') ;;
     ubsan) state=$(config UBSAN_SHIFT) ;;
@@ -39,7 +39,7 @@ for watcher; do
         fi ;;
     *) state="nobody knows it" ;;
     esac
-    echo "$watcher $state"
+    echo "$tool $state"
 done
 echo
 if [ "$has_kmemleak" ]; then
@@ -53,25 +53,25 @@ fi
 /// What a guest answered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
-    /// The watchers that are on.
-    pub on: Vec<Watcher>,
+    /// The tools that are on.
+    pub on: Vec<DebugTool>,
     /// Those that are not, and why.
-    pub off: Vec<(Watcher, String)>,
+    pub off: Vec<(DebugTool, String)>,
     /// What kmemleak found.
     pub leaks: Vec<KernelFinding>,
 }
 
 /// Reads what [`ASK`] prints, asked for these.
-pub fn answer(wanted: &[Watcher], text: &str) -> Answer {
+pub fn answer(wanted: &[DebugTool], text: &str) -> Answer {
     let (states, leaks) = text.split_once("\n\n").unwrap_or((text, ""));
-    let state = |watcher: Watcher| {
+    let state = |tool: DebugTool| {
         states
             .lines()
-            .find_map(|line| line.strip_prefix(watcher.name())?.strip_prefix(' '))
+            .find_map(|line| line.strip_prefix(tool.name())?.strip_prefix(' '))
             .unwrap_or("it does not say")
     };
-    let (on, off): (Vec<Watcher>, Vec<Watcher>) = wanted.iter().partition(|watcher| state(**watcher) == "on");
-    let off = off.into_iter().map(|watcher| (watcher, state(watcher).to_owned())).collect();
+    let (on, off): (Vec<DebugTool>, Vec<DebugTool>) = wanted.iter().partition(|tool| state(**tool) == "on");
+    let off = off.into_iter().map(|tool| (tool, state(tool).to_owned())).collect();
     Answer { on, off, leaks: leaks_in(leaks) }
 }
 
@@ -91,7 +91,7 @@ fn leaks_in(text: &str) -> Vec<KernelFinding> {
             continue;
         }
         found.push(KernelFinding {
-            kind: Watcher::Kmemleak.name().to_owned(),
+            kind: DebugTool::Kmemleak.name().to_owned(),
             title: format!("{size} bytes that nobody can free any more"),
             count: 1,
             text: format!("unreferenced object {block}"),
@@ -115,11 +115,11 @@ mod tests {
         unreferenced object 0xffff888005a3c500 (size 8):\n  backtrace (crc 0):\n    [<00000000a1b2c3d4>] acpi_init+0x1/0x2\n";
 
     #[test]
-    fn watchers_that_are_off_or_not_told_of_are_named_and_the_kernels_own_leaks_are_not() {
-        let wanted = [Watcher::Kasan, Watcher::Lockdep, Watcher::Kmemleak, Watcher::DmaDebug];
+    fn tools_that_are_off_or_not_told_of_are_named_and_the_kernels_own_leaks_are_not() {
+        let wanted = [DebugTool::Kasan, DebugTool::Lockdep, DebugTool::Kmemleak, DebugTool::DmaDebug];
         let answer = answer(&wanted, SAID);
-        assert_eq!(answer.on, [Watcher::Kasan, Watcher::Kmemleak]);
-        let off: Vec<&str> = answer.off.iter().map(|(watcher, _)| watcher.name()).collect();
+        assert_eq!(answer.on, [DebugTool::Kasan, DebugTool::Kmemleak]);
+        let off: Vec<&str> = answer.off.iter().map(|(tool, _)| tool.name()).collect();
         assert_eq!(off, ["lockdep", "dma-debug"]);
         assert_eq!(answer.off[1].1, "it does not say");
         assert_eq!(answer.leaks.len(), 1, "{:?}", answer.leaks);
@@ -130,8 +130,8 @@ mod tests {
 
     #[test]
     fn a_guest_that_says_nothing_has_nothing_on() {
-        let answer = answer(&Watcher::USUAL, "");
-        assert_eq!((answer.on.len(), answer.off.len()), (0, Watcher::USUAL.len()));
+        let answer = answer(&DebugTool::USUAL, "");
+        assert_eq!((answer.on.len(), answer.off.len()), (0, DebugTool::USUAL.len()));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::thread;
 
-use super::{OF_TREE, RELEASE, VMLINUX, WATCHERS, Watcher, config};
+use super::{OF_TREE, RELEASE, VMLINUX, DEBUG_TOOLS, DebugTool, config};
 use crate::apt::Apt;
 use crate::cache::remove_all;
 use crate::command::stream;
@@ -15,7 +15,7 @@ use crate::tree::{Tree, link_tools};
 use crate::unpack::unpack;
 
 /// Change it when the code below changes what is built.
-pub(super) const RECIPE: &str = "watching 2";
+pub(super) const RECIPE: &str = "debug 3";
 
 /// What the build needs beside the source, and guests later: busybox and the C and C++ libraries.
 pub(super) const PACKAGES: [&str; 20] = [
@@ -70,14 +70,14 @@ pub(super) fn fetch(apt: &Apt, tree: &Tree, root: &Path, detail: Detail<'_>) -> 
 /// Makes the kernel of what [`fetch`] left there.
 pub(super) fn compile(
     tree: &Tree,
-    watchers: &[Watcher],
+    tools: &[DebugTool],
     root: &Path,
     detail: Detail<'_>,
 ) -> Result<(), ImageError> {
     let source = source_package(tree)?;
     let kernel = Kernel { root, sandbox: Sandbox::detect(root)?, detail };
     kernel.unpack(&source)?;
-    kernel.configure(&config::wanted(watchers))?;
+    kernel.configure(&config::wanted(tools))?;
     kernel.compile()?;
     let release = kernel.keep()?;
     let write = |name: &str, text: &str| {
@@ -86,7 +86,7 @@ pub(super) fn compile(
     };
     write(RELEASE, &release)?;
     write(OF_TREE, &tree.id.to_string())?;
-    write(WATCHERS, &watchers.iter().fold(String::new(), |text, watcher| format!("{text}{watcher}\n")))
+    write(DEBUG_TOOLS, &tools.iter().fold(String::new(), |text, tool| format!("{text}{tool}\n")))
 }
 
 /// Debian's package of the source, at the version of the guests' kernel.
@@ -228,7 +228,7 @@ impl Kernel<'_> {
         }
         let output = Vec::from(said).join("\n");
         Err(ImageError::Command {
-            what: "building the kernel that watches".to_owned(),
+            what: "building the debug kernel".to_owned(),
             program: "make".to_owned(),
             status: end.status,
             output,

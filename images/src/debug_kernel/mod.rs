@@ -1,12 +1,12 @@
-//! A guest kernel that watches what drivers do: the very release that guests run otherwise, built from Debian's source
+//! A guest debug kernel what drivers do: the very release that guests run otherwise, built from Debian's source
 //! package with the kernel's own means of finding faults.
 //!
 //! It is built once, by the suite's own compiler in a tree of packages of its own, and stays in the cache with all that
-//! modules are built against. The newest that was asked for is the one that `kernel = "watching"` means.
+//! modules are built against. The newest that was asked for is the one that `kernel = "debug"` means.
 
 mod build;
 mod config;
-mod watcher;
+mod tool;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,25 +17,25 @@ use serde::{Deserialize, Serialize};
 use crate::cache::{Cache, CacheLock, Key, KeyBuilder};
 use crate::error::{At, ImageError};
 use crate::progress::{Progress, step};
-use crate::tree::{Tree, WATCHING_MAKE};
+use crate::tree::{Tree, DEBUG_KERNEL_MAKE};
 use crate::{Builder, Request, open_apt};
 
-pub use watcher::Watcher;
+pub use tool::DebugTool;
 
-pub(crate) const KIND: &str = "watching";
+pub(crate) const KIND: &str = "debug-kernel";
 
 /// So many are kept: a set that is tried, and the one before it.
 const KEPT: usize = 2;
 
 /// The lock of whoever builds one.
-const LOCK: &str = "watching-lock";
+const LOCK: &str = "debug-kernel-lock";
 
 /// Beside the kernels, the name of the folder of the one that is used.
 const CURRENT: &str = "current";
 
-/// Files that are written into a finished one: its watchers, one a line; the package tree that it belongs to; how long
+/// Files that are written into a finished one: its tools, one a line; the package tree that it belongs to; how long
 /// it took.
-const WATCHERS: &str = "niclab-watchers";
+const DEBUG_TOOLS: &str = "niclab-debug-tools";
 const OF_TREE: &str = "niclab-of-tree";
 const RELEASE: &str = "niclab-release";
 
@@ -45,46 +45,46 @@ const VMLINUX: &str = "boot/vmlinux";
 /// The command that builds one, for messages.
 pub(crate) const COMMAND: &str = "niclab kernel build";
 
-/// A kernel that watches, whole.
+/// A debug kernel, whole.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WatchingKernel {
+pub struct DebugKernel {
     /// Where it is.
     pub folder: PathBuf,
     /// Its release.
     pub release: String,
     /// What watches in it.
-    pub watchers: Vec<Watcher>,
+    pub tools: Vec<DebugTool>,
     /// How long it took to build, if that was now.
     #[serde(skip)]
     pub built_in: Option<Duration>,
 }
 
-/// Builds the kernel with these watchers, unless it is in the cache, and has clusters use it from now on. Of `request`
+/// Builds the kernel with these tools, unless it is in the cache, and has clusters use it from now on. Of `request`
 /// only the mirror and whether there is a network count.
 ///
 /// # Errors
 /// Watchers that exclude one another; whatever keeps it from being built.
 pub fn build_kernel(
     cache: &Cache,
-    watchers: &[Watcher],
+    tools: &[DebugTool],
     request: &Request,
     progress: &dyn Progress,
-) -> Result<WatchingKernel, ImageError> {
-    let mut watchers = watchers.to_vec();
-    watchers.sort_unstable();
-    watchers.dedup();
-    if watchers.contains(&Watcher::Kasan) && watchers.contains(&Watcher::Kcsan) {
-        return Err(ImageError::Watchers { one: Watcher::Kasan.name(), other: Watcher::Kcsan.name() });
+) -> Result<DebugKernel, ImageError> {
+    let mut tools = tools.to_vec();
+    tools.sort_unstable();
+    tools.dedup();
+    if tools.contains(&DebugTool::Kasan) && tools.contains(&DebugTool::Kcsan) {
+        return Err(ImageError::Watchers { one: DebugTool::Kasan.name(), other: DebugTool::Kcsan.name() });
     }
     let lock = cache.lock_named(LOCK, progress)?;
     let mut builder = Builder::new(cache, request, progress)?;
     let tree = builder.tree()?;
-    let key = key(&tree, &watchers);
+    let key = key(&tree, &tools);
     let (folder, built_in) = match cache.find(KIND, &key) {
         Some(folder) => (folder, None),
         None => {
             let begin = Instant::now();
-            let name = "kernel that watches";
+            let name = "debug kernel";
             let folder = step(progress, name, || {
                 let detail = |line: &str| progress.detail(name, line);
                 cache.artefact(&lock, KIND, &key, |staging| {
@@ -93,7 +93,7 @@ pub fn build_kernel(
                     builder.clean()?;
                     // Others go on while the compiler runs.
                     drop(builder);
-                    build::compile(&tree, &watchers, staging, &detail)
+                    build::compile(&tree, &tools, staging, &detail)
                 })
             })?;
             cache.prune(&lock, KIND, KEPT)?;
@@ -101,15 +101,15 @@ pub fn build_kernel(
         }
     };
     use_from_now_on(cache, &lock, &key)?;
-    Ok(WatchingKernel { built_in, ..open(&folder)? })
+    Ok(DebugKernel { built_in, ..open(&folder)? })
 }
 
-/// The kernel that `kernel = "watching"` means.
+/// The kernel that `kernel = "debug"` means.
 ///
 /// # Errors
 /// None was built, or it is of another release than the guests' own kernel; the message names the command.
-pub fn current_kernel(cache: &Cache) -> Result<WatchingKernel, ImageError> {
-    let missing = |why: &'static str| ImageError::NoWatchingKernel { why, command: COMMAND };
+pub fn current_kernel(cache: &Cache) -> Result<DebugKernel, ImageError> {
+    let missing = |why: &'static str| ImageError::NoDebugKernel { why, command: COMMAND };
     let named = fs::read_to_string(cache.root().join(KIND).join(CURRENT)).unwrap_or_default();
     let is_named = |path: &PathBuf| path.file_name().is_some_and(|name| name == named.trim());
     let folder = cache.list(KIND).into_iter().find(is_named);
@@ -124,7 +124,7 @@ pub fn current_kernel(cache: &Cache) -> Result<WatchingKernel, ImageError> {
     open(&folder)
 }
 
-impl WatchingKernel {
+impl DebugKernel {
     /// What modules and images are made from: the tree that it was built in, with QEMU's version of the other.
     pub(crate) fn tree(&self, packages: &Tree) -> Tree {
         let name = self.folder.file_name().unwrap_or_default().to_string_lossy();
@@ -133,7 +133,7 @@ impl WatchingKernel {
             id: KeyBuilder::new(KIND).text(&name).finish(),
             kernel_release: self.release.clone(),
             qemu_version: packages.qemu_version.clone(),
-            make_args: &WATCHING_MAKE,
+            make_args: &DEBUG_KERNEL_MAKE,
         }
     }
 
@@ -144,14 +144,14 @@ impl WatchingKernel {
     }
 }
 
-fn open(folder: &Path) -> Result<WatchingKernel, ImageError> {
-    let listed = text(folder, WATCHERS)?;
+fn open(folder: &Path) -> Result<DebugKernel, ImageError> {
+    let listed = text(folder, DEBUG_TOOLS)?;
     // One that this niclab does not know was built by a newer one, which watches all the same.
-    let watchers = listed.lines().filter_map(|name| Watcher::named(name).ok()).collect();
-    Ok(WatchingKernel {
+    let tools = listed.lines().filter_map(|name| DebugTool::named(name).ok()).collect();
+    Ok(DebugKernel {
         folder: folder.to_owned(),
         release: text(folder, RELEASE)?,
-        watchers,
+        tools,
         built_in: None,
     })
 }
@@ -161,10 +161,10 @@ fn text(folder: &Path, name: &str) -> Result<String, ImageError> {
     Ok(fs::read_to_string(&path).at("read", &path)?.trim().to_owned())
 }
 
-fn key(tree: &Tree, watchers: &[Watcher]) -> Key {
+fn key(tree: &Tree, tools: &[DebugTool]) -> Key {
     let key = KeyBuilder::new(build::RECIPE).text(&tree.id.to_string()).text(config::BASE);
     let key = build::PACKAGES.iter().fold(key, |key, name| key.text(name));
-    watchers.iter().fold(key, |key, watcher| key.text(watcher.name()).text(watcher.config())).finish()
+    tools.iter().fold(key, |key, tool| key.text(tool.name()).text(tool.config())).finish()
 }
 
 fn use_from_now_on(cache: &Cache, _lock: &CacheLock, key: &Key) -> Result<(), ImageError> {

@@ -1,4 +1,4 @@
-//! What a kernel that watches has found in a run, and whether it watched at all.
+//! What a debug kernel has found in a run, and whether it watched at all.
 
 mod console;
 pub mod coverage;
@@ -7,7 +7,7 @@ mod guest;
 use std::{fmt::Write as _, fs::File, path::Path, time::Duration};
 
 use anyhow::Result;
-use niclab_images::{Cache, DriverModule, Watcher};
+use niclab_images::{Cache, DriverModule, DebugTool};
 use niclab_spec::report::KernelFinding;
 
 use self::guest::Answer;
@@ -16,14 +16,14 @@ use crate::{
         command::{self, CommandError, NodeCommand},
         running::RunningCluster,
     },
-    plan::{NodePlan, Plan, WatchingPlan},
+    plan::{NodePlan, Plan, DebugKernelPlan},
 };
 
 /// How long a guest may take to say what it found; it waits for 6 s itself.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The kind of finding that says that a watcher was off.
-const NOT_WATCHING: &str = "not-watching";
+/// The kind of finding that says that a tool was off.
+const NOT_CHECKING: &str = "not-checking";
 
 /// Where a module's build finds the kernel's headers.
 const KERNEL_HEADERS: &str = "/usr/lib/modules/";
@@ -33,13 +33,13 @@ const SHOWN_LINES: usize = 48;
 
 /// What is known of one node at the end of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Watched {
+pub struct KernelFindings {
     /// The node.
     pub node: String,
     /// What was found.
     pub findings: Vec<KernelFinding>,
     /// What watched, up to now.
-    pub watchers: Vec<Watcher>,
+    pub tools: Vec<DebugTool>,
 }
 
 /// Asks all guests, and reads their consoles; nothing where their kernel does not watch. A guest that does not answer
@@ -47,10 +47,10 @@ pub struct Watched {
 ///
 /// # Errors
 /// [`crate::boot::running::Failure`] when the cluster ends.
-pub fn look(running: &mut RunningCluster) -> Result<Vec<Watched>> {
-    let Some(watching) = running.plan().watching.clone() else { return Ok(Vec::new()) };
+pub fn look(running: &mut RunningCluster) -> Result<Vec<KernelFindings>> {
+    let Some(debug_kernel) = running.plan().debug_kernel.clone() else { return Ok(Vec::new()) };
     let names: Vec<String> =
-        watching.kernel.watchers.iter().map(|watcher| watcher.name().to_owned()).collect();
+        debug_kernel.kernel.tools.iter().map(|tool| tool.name().to_owned()).collect();
     let limit = LIMIT * running.plan().patience;
     let command = |rank, _: &NodePlan| NodeCommand::shell(rank, guest::ASK, &names);
     let texts = match command::run_on_all(running, command, limit) {
@@ -62,22 +62,22 @@ pub fn look(running: &mut RunningCluster) -> Result<Vec<Watched>> {
         Err(error) => return Err(error),
     };
     let nodes = running.plan().nodes.iter().zip(&texts);
-    let answer = |text: &str| guest::answer(&watching.kernel.watchers, text);
+    let answer = |text: &str| guest::answer(&debug_kernel.kernel.tools, text);
     let text = |text: &Option<String>| answer(text.as_deref().unwrap_or_default());
-    Ok(nodes.map(|(node, said)| of_node(&watching, node, text(said))).collect())
+    Ok(nodes.map(|(node, said)| of_node(&debug_kernel, node, text(said))).collect())
 }
 
 /// What the consoles alone say: of a cluster that has ended.
 #[must_use]
-pub fn look_at_consoles(plan: &Plan) -> Vec<Watched> {
-    let Some(watching) = &plan.watching else { return Vec::new() };
-    plan.nodes.iter().map(|node| of_node(watching, node, Answer::default())).collect()
+pub fn look_at_consoles(plan: &Plan) -> Vec<KernelFindings> {
+    let Some(debug_kernel) = &plan.debug_kernel else { return Vec::new() };
+    plan.nodes.iter().map(|node| of_node(debug_kernel, node, Answer::default())).collect()
 }
 
-fn of_node(watching: &WatchingPlan, node: &NodePlan, answer: Answer) -> Watched {
-    let drivers = [node.driver.as_ref().map(|own| &own.module), watching.driver.as_ref()];
-    let (findings, watchers) = judged(&node.console, &drivers, answer);
-    Watched { node: node.name.clone(), findings, watchers }
+fn of_node(debug_kernel: &DebugKernelPlan, node: &NodePlan, answer: Answer) -> KernelFindings {
+    let drivers = [node.driver.as_ref().map(|own| &own.module), debug_kernel.driver.as_ref()];
+    let (findings, tools) = judged(&node.console, &drivers, answer);
+    KernelFindings { node: node.name.clone(), findings, tools }
 }
 
 /// All that was found, and what watched.
@@ -85,7 +85,7 @@ fn judged(
     console: &Path,
     drivers: &[Option<&DriverModule>],
     answer: Answer,
-) -> (Vec<KernelFinding>, Vec<Watcher>) {
+) -> (Vec<KernelFinding>, Vec<DebugTool>) {
     // A console that is not there has nothing on it.
     let mut findings = File::open(console).map(console::findings).unwrap_or_default();
     findings.extend(answer.leaks);
@@ -93,17 +93,17 @@ fn judged(
         place(finding, drivers);
     }
     let mut findings = merged(findings);
-    // Whatever a watcher finds may switch others off, which its report says.
+    // Whatever a tool finds may switch others off, which its report says.
     if findings.is_empty() {
-        findings.extend(answer.off.into_iter().map(|(watcher, why)| not_watching(watcher, &why)));
+        findings.extend(answer.off.into_iter().map(|(tool, why)| not_checking(tool, &why)));
     }
     (findings, answer.on)
 }
 
-fn not_watching(watcher: Watcher, why: &str) -> KernelFinding {
+fn not_checking(tool: DebugTool, why: &str) -> KernelFinding {
     KernelFinding {
-        kind: NOT_WATCHING.to_owned(),
-        title: format!("{watcher} was not watching: {why}"),
+        kind: NOT_CHECKING.to_owned(),
+        title: format!("{tool} was not checking: {why}"),
         count: 1,
         ..KernelFinding::default()
     }
@@ -151,7 +151,7 @@ fn merged(found: Vec<KernelFinding>) -> Vec<KernelFinding> {
 
 /// For people: each finding with its place and text, and what watched where nothing was found.
 #[must_use]
-pub fn text(watched: &[Watched]) -> String {
+pub fn text(watched: &[KernelFindings]) -> String {
     let mut text = String::new();
     for node in watched {
         for finding in &node.findings {
@@ -163,8 +163,8 @@ pub fn text(watched: &[Watched]) -> String {
             }
         }
         if node.findings.is_empty() {
-            let names: Vec<&str> = node.watchers.iter().map(|watcher| watcher.name()).collect();
-            let _ = writeln!(text, "niclab: {}: nothing found; watching: {}", node.node, names.join(", "));
+            let names: Vec<&str> = node.tools.iter().map(|tool| tool.name()).collect();
+            let _ = writeln!(text, "niclab: {}: nothing found by {}", node.node, names.join(", "));
         }
     }
     text
@@ -181,7 +181,7 @@ fn headline(finding: &KernelFinding) -> String {
 
 /// Whether anything was found, or nobody looked.
 #[must_use]
-pub fn is_anything_found(watched: &[Watched]) -> bool {
+pub fn is_anything_found(watched: &[KernelFindings]) -> bool {
     watched.iter().any(|node| !node.findings.is_empty())
 }
 
@@ -205,7 +205,7 @@ mod tests {
     fn the_same_at_the_same_place_is_counted_and_told_once() {
         let found = merged(vec![finding("a", 1), finding("a", 1), finding("a", 2), finding("b", 1)]);
         assert_eq!(found.iter().map(|finding| finding.count).collect::<Vec<_>>(), [2, 1, 1]);
-        let watched = [Watched { node: "node0".into(), findings: found, watchers: Vec::new() }];
+        let watched = [KernelFindings { node: "node0".into(), findings: found, tools: Vec::new() }];
         let text = text(&watched);
         assert!(
             text.starts_with("niclab: node0: kmemleak, 2 times: a (in f, /me/a.c:1)\n  one\n  two\n"),
@@ -216,24 +216,24 @@ mod tests {
 
     #[test]
     fn a_quiet_run_says_what_watched() {
-        let quiet = Watched {
+        let quiet = KernelFindings {
             node: "node1".into(),
-            watchers: vec![Watcher::Kasan, Watcher::Lockdep],
-            ..Watched::default()
+            tools: vec![DebugTool::Kasan, DebugTool::Lockdep],
+            ..KernelFindings::default()
         };
-        assert_eq!(text(&[quiet]), "niclab: node1: nothing found; watching: kasan, lockdep\n");
+        assert_eq!(text(&[quiet]), "niclab: node1: nothing found by kasan, lockdep\n");
     }
 
     #[test]
-    fn a_watcher_that_is_off_is_a_finding_unless_another_explains_it() {
+    fn a_tool_that_is_off_is_a_finding_unless_another_explains_it() {
         let folder = tempfile::tempdir().unwrap();
         let console = folder.path().join("console");
         let kinds = || {
-            let off = vec![(Watcher::Lockdep, "off".into())];
+            let off = vec![(DebugTool::Lockdep, "off".into())];
             let (findings, _) = judged(&console, &[], Answer { off, ..Answer::default() });
             findings.into_iter().map(|found| found.kind).collect::<Vec<_>>()
         };
-        assert_eq!(kinds(), [NOT_WATCHING]);
+        assert_eq!(kinds(), [NOT_CHECKING]);
         std::fs::write(&console, "BUG: KASAN: x in f+0x1/0x2 [m]\n").unwrap();
         assert_eq!(kinds(), ["kasan"]);
     }

@@ -1,4 +1,4 @@
-//! What a kernel's watchers report on a console, one finding each.
+//! What a kernel's tools report on a console, one finding each.
 //!
 //! A console is the guest's: it may write there what it likes, and as much. So lines, findings and what is kept of each
 //! have bounds, and text that looks like a report is one; nothing but the verdict on that guest depends on it.
@@ -55,7 +55,7 @@ const REPORTS: [(&str, &str, End); 29] = [
     ("BUG ", "slub", End::Task),
 ];
 
-/// What the kernel says of its own watchers at its start and that is no report.
+/// What the kernel says of its own tools at its start and that is no report.
 const NO_REPORTS: [&str; 2] = ["DMA-API: preallocated", "DMA-API: debugging enabled"];
 
 /// The last line of a report.
@@ -216,7 +216,7 @@ mod tests {
 
     const LOCKDEP: &str = "[    7.000000] ======================================================\n\
         [    7.000100] WARNING: possible circular locking dependency detected\n\
-        [    7.000200] 6.12.117-watching #1 Tainted: G           O\n\
+        [    7.000200] 6.12.117-debug #1 Tainted: G           O\n\
         [    7.000300] ------------------------------------------------------\n\
         [    7.000400] sh/90 is trying to acquire lock:\n\
         [    7.000500] ffffffffa0002a20 (first){+.+.}-{4:4}, at: planted_write+0x22/0x90 [planted]\n\
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn each_watchers_report_is_one_finding_with_all_its_text() {
+    fn each_tools_report_is_one_finding_with_all_its_text() {
         let found = findings(KASAN.as_bytes());
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!(found[0].title, "BUG: KASAN: slab-use-after-free in planted_write+0x1a/0x30 [planted]");

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 
 use anyhow::Result;
-use niclab_images::{Counted, CoverageError, FileCoverage, Watcher};
+use niclab_images::{Counted, CoverageError, FileCoverage, DebugTool};
 use niclab_output::OutputFile;
 use thiserror::Error;
 
@@ -37,7 +37,7 @@ echo end
 pub enum Uncovered {
     /// The kernel does not count.
     #[error(
-        "--coverage needs guests whose kernel counts: --kernel watching, of a kernel that was built with gcov (`niclab kernel build`)"
+        "--coverage needs guests whose kernel counts: --kernel debug, of a kernel that was built with gcov (`niclab kernel build`)"
     )]
     Kernel,
     /// What a guest said is not whole.
@@ -57,7 +57,7 @@ pub enum Uncovered {
 /// [`Uncovered::Kernel`].
 pub fn check(plan: &Plan) -> Result<(), Uncovered> {
     let counts =
-        plan.watching.as_ref().is_some_and(|watching| watching.kernel.watchers.contains(&Watcher::Gcov));
+        plan.debug_kernel.as_ref().is_some_and(|debug_kernel| debug_kernel.kernel.tools.contains(&DebugTool::Gcov));
     if counts { Ok(()) } else { Err(Uncovered::Kernel) }
 }
 
@@ -82,15 +82,15 @@ pub fn write(running: &mut RunningCluster, file: OutputFile) -> Result<()> {
 }
 
 fn read(plan: &Plan, texts: &[Option<String>]) -> Result<BTreeMap<String, FileCoverage>, Uncovered> {
-    let watching = plan.watching.as_ref().ok_or(Uncovered::Kernel)?;
+    let debug_kernel = plan.debug_kernel.as_ref().ok_or(Uncovered::Kernel)?;
     let mut found = BTreeMap::new();
     // A guest that has ended cannot say.
     let nodes = plan.nodes.iter().zip(texts);
     for (node, text) in nodes.filter_map(|(node, text)| Some((node, text.as_ref()?))) {
         let counts = counted(text).ok_or_else(|| Uncovered::NotWhole(node.name.clone()))?;
         let own = node.driver.as_ref().map(|own| &own.module);
-        if let Some(module) = own.or(watching.driver.as_ref()) {
-            niclab_images::coverage(&watching.kernel.folder, module, &counts, &mut found)?;
+        if let Some(module) = own.or(debug_kernel.driver.as_ref()) {
+            niclab_images::coverage(&debug_kernel.kernel.folder, module, &counts, &mut found)?;
         }
     }
     if found.is_empty() { Err(Uncovered::Nothing) } else { Ok(found) }

@@ -110,7 +110,7 @@ static ssize_t planted_write(struct file *file, const char __user *buffer, size_
 	} else if (sysfs_streq(word, "null-pointer")) {
 		null_pointer();
 	} else if (sysfs_streq(word, "leak")) {
-		/* Of one, a stale word on some stack may keep the watcher from seeing it. */
+		/* Of one, a stale word on some stack may keep the tool from seeing it. */
 		for (i = 0; i < 16; i++)
 			leak();
 	} else if (sysfs_streq(word, "locks")) {

@@ -24,11 +24,11 @@ fn tree(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path).canonicalize().expect("it is in the tree")
 }
 
-/// A run on the kernel that watches, and the nodes of its report.
+/// A run on the debug kernel, and the nodes of its report.
 fn run(niclab: &Niclab, options: &[&str], command: &[&str]) -> (Outcome, Vec<Value>) {
     let report = niclab.folder().join("report.json");
     let file = report.display().to_string();
-    let fixed = ["run", "--kernel", "watching", "--report-file", &file];
+    let fixed = ["run", "--kernel", "debug", "--report-file", &file];
     let outcome = niclab.run(fixed.iter().chain(options).chain(&["--"]).chain(command));
     let text =
         std::fs::read_to_string(&report).unwrap_or_else(|error| panic!("no report: {error}\n{outcome}"));
@@ -40,13 +40,13 @@ fn findings(node: &Value) -> Vec<Value> {
     node["kernel_findings"].as_array().cloned().unwrap_or_default()
 }
 
-/// Nothing was found, and everything that the kernel was built with watched.
+/// Nothing was found, and every debugging tool of the kernel was on.
 fn assert_quiet(outcome: &Outcome, nodes: &[Value]) {
     for node in nodes {
         assert!(findings(node).is_empty(), "{outcome}");
-        let watchers = node["kernel_watchers"].as_array().cloned().unwrap_or_default();
-        for watcher in ["kasan", "lockdep", "kmemleak", "ubsan", "dma-debug"] {
-            assert!(watchers.contains(&watcher.into()), "{watcher} did not watch\n{outcome}");
+        let tools = node["kernel_debug_tools"].as_array().cloned().unwrap_or_default();
+        for tool in ["kasan", "lockdep", "kmemleak", "ubsan", "dma-debug"] {
+            assert!(tools.contains(&tool.into()), "{tool} did not watch\n{outcome}");
         }
     }
     assert_eq!(outcome.code(), 0, "{outcome}");
@@ -55,9 +55,9 @@ fn assert_quiet(outcome: &Outcome, nodes: &[Value]) {
 #[test]
 fn each_planted_fault_is_found_with_its_function_file_and_line() {
     let niclab = Niclab::new();
-    let source = tree("tests/watching/planted/planted.c");
+    let source = tree("tests/debug_kernel/planted/planted.c");
     let text = std::fs::read_to_string(&source).expect("the planted driver");
-    let driver = tree("tests/watching/planted").display().to_string();
+    let driver = tree("tests/debug_kernel/planted").display().to_string();
     let faults = PLANTED.map(|(fault, _)| fault).join(" ");
     let script = format!("for fault in {faults}; do echo $fault >/dev/planted || exit; done");
     let options = ["--nodes", "1", "--driver", &driver];
@@ -122,7 +122,7 @@ fn assert_all_conform(options: &[&str]) {
         let own = if model == "gamma" { "[nic.gamma]\ninterrupt_frames = 1\n" } else { "" };
         let cluster = format!("nodes = 2\n[nic]\nmodel = \"{model}\"\n{own}");
         std::fs::write(niclab.folder().join("card.toml"), cluster).expect("a cluster file");
-        let fixed = ["conform", "--kernel", "watching", "--cluster", "card.toml"];
+        let fixed = ["conform", "--kernel", "debug", "--cluster", "card.toml"];
         let outcome = niclab.run(fixed.iter().chain(options));
         println!("{model}, {:.0} s:\n{}", outcome.took.as_secs_f64(), outcome.stdout);
         if outcome.code() != 0 {

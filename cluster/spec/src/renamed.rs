@@ -1,0 +1,47 @@
+//! Names of the version before this one.
+//!
+//! Cluster files, options and reports are still read with them, for one version. Where a user wrote an old name, a
+//! warning gives the new one.
+
+/// Keys of cluster files and of counts in reports: the old name and the new one.
+pub const KEYS: [(&str, &str); 4] = [
+    ("unkind", "adversarial"),
+    ("doubled", "duplicated"),
+    ("doubled_interrupt", "duplicated_interrupt"),
+    ("doubled_interrupt_at", "duplicated_interrupt_at"),
+];
+
+/// Options of commands: the old name and the new one.
+pub const OPTIONS: [(&str, &str); 3] = [
+    ("--unkind", "--adversarial"),
+    ("--undecided-is-broken", "--fail-on-undecided"),
+    ("--wall-is-not-judged", "--ignore-wall-ratios"),
+];
+
+/// The warning about an old name, if `name` is one in `names`.
+#[must_use]
+pub fn warning(names: &[(&str, &str)], name: &str) -> Option<String> {
+    let (old, new) = names.iter().find(|(old, _)| *old == name)?;
+    Some(format!("`{old}` is now called `{new}`; the next version of niclab will not know the old name"))
+}
+
+/// Counts of an earlier report under their new names.
+pub(crate) fn rename_counts(counts: &mut std::collections::BTreeMap<String, u64>) {
+    for (old, new) in KEYS {
+        if let Some(count) = counts.remove(old) {
+            counts.insert(new.to_owned(), count);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_names_are_reported_with_the_new_ones() {
+        let text = warning(&OPTIONS, "--unkind").unwrap();
+        assert!(text.contains("`--unkind` is now called `--adversarial`"), "{text}");
+        assert_eq!(warning(&OPTIONS, "--adversarial"), None);
+    }
+}
