@@ -34,7 +34,7 @@ pub struct ClusterArgs {
     #[arg(long, value_name = "ARGS", requires = "driver", allow_hyphen_values = true)]
     pub driver_args: Option<String>,
     /// Have every NIC do what the manual allows and kind hardware seldom does, drawn from this seed (docs/FAULTS.md).
-    #[arg(long, value_name = "SEED", value_parser = seed, allow_negative_numbers = true)]
+    #[arg(long, alias = "unkind", value_name = "SEED", value_parser = seed, allow_negative_numbers = true)]
     pub adversarial: Option<u64>,
     /// The guests' kernel: `debug`, the one that `niclab kernel build` makes, or one of your own: its file, or the
     /// tree in which it was built, against which drivers are then built.

@@ -59,7 +59,7 @@ static int niclab_release(struct inode *inode, struct file *filp)
 
 /*
  * Whether @command is NICLAB_IOCTL_INFO of any version of the contract. Their structures differ in size, but all begin
- * with magic word and version: so a program of another version can say what is to be mended.
+ * with magic word and version: so a program of another version can say what is to be fixed.
  */
 static bool niclab_is_info(unsigned int command)
 {

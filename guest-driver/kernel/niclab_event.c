@@ -70,7 +70,7 @@ static void niclab_event_dispatch(struct niclab *nic, const struct niclab_event 
 	}
 	nic->causes[event->cause] += event->count;
 	if (event->cause == NICLAB_CAUSE_FIRMWARE)
-		dev_err_ratelimited(&nic->dev, "the firmware misbehaved, and the device goes on with its built-in program; mend it, then write its name to the attribute firmware\n");
+		dev_err_ratelimited(&nic->dev, "the firmware misbehaved, and the device goes on with its built-in program; fix it, then write its name to the attribute firmware\n");
 	if (event->cause == NICLAB_CAUSE_HANDED_OVER)
 		wake_up_all(&nic->handed_over);
 	if (event->cause == NICLAB_CAUSE_FRAMES)

@@ -21,7 +21,7 @@
 #define NICLAB_FIRMWARE_MOST_BYTES SZ_256K
 
 /* What to do about an image that the device refused. */
-static const char *niclab_firmware_mend(int err)
+static const char *niclab_firmware_fix(int err)
 {
 	switch (err) {
 	case -ENOEXEC:
@@ -203,7 +203,7 @@ int niclab_firmware_store(struct niclab *nic, const char *text)
 	release_firmware(file);
 	if (err && err != -EINTR)
 		dev_err(&nic->dev, "firmware %s is not loaded (%pe): %s; the program before goes on\n", name, ERR_PTR(err),
-			niclab_firmware_mend(err));
+			niclab_firmware_fix(err));
 	return err ? err : niclab_firmware_wait(nic, before);
 }
 

@@ -44,7 +44,7 @@ pub(crate) fn find_tool(name: &str) -> Option<PathBuf> {
     env::split_paths(&tool_path()).map(|dir| dir.join(name)).find(|path| path.is_file())
 }
 
-/// Fails with the mend if a program of the host is missing.
+/// Fails with the fix if a program of the host is missing.
 pub(crate) fn require_tools() -> Result<(), ImageError> {
     match HOST_TOOLS.into_iter().find(|(tool, _)| find_tool(tool).is_none()) {
         Some((tool, package)) => Err(ImageError::ToolMissing { tool, package }),

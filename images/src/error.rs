@@ -1,6 +1,6 @@
 //! Everything that can go wrong while images are built.
 //!
-//! Each message names the thing, the place, and the mend, because most of them are read by somebody who has
+//! Each message names the thing, the place, and the fix, because most of them are read by somebody who has
 //! never seen this program before and has a machine that differs from ours.
 
 use std::io;

@@ -127,7 +127,7 @@ pub struct Images {
 /// With everything in the cache this takes milliseconds and no lock. Builds are serialized between processes.
 ///
 /// # Errors
-/// Whatever keeps a part from being built; the message says how to mend it.
+/// Whatever keeps a part from being built; the message says how to fix it.
 pub fn ensure(cache: &Cache, request: &Request, progress: &dyn Progress) -> Result<Images, ImageError> {
     check(request)?;
     match found(cache, request)? {

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_root_folder_without_programs_gives_the_reason_and_the_mend() {
+    fn a_root_folder_without_programs_gives_the_reason_and_the_fix() {
         let dir = tempfile::tempdir().unwrap();
         for folder in ["dev", "proc"] {
             std::fs::create_dir(dir.path().join(folder)).unwrap();

@@ -50,12 +50,12 @@ fn examples_are_run_where_there_are_any() {
             };
             let is_rust = |file: &&std::path::PathBuf| Path::extension(file).is_some_and(|end| end == "rs");
             let example = files.iter().filter(is_rust).find(has);
-            let mend = if example.is_some() {
+            let fix = if example.is_some() {
                 "take `doctest = false` out of"
             } else {
                 "write `doctest = false` into"
             };
-            assert_eq!(target.doctest, example.is_some(), "{}: {mend} [lib]; {example:?}", package.name);
+            assert_eq!(target.doctest, example.is_some(), "{}: {fix} [lib]; {example:?}", package.name);
             libraries += 1;
         }
     }

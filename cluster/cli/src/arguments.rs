@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::{Args, Parser, Subcommand, ValueEnum, builder::PossibleValuesParser};
+use clap::{Args, Parser, Subcommand, ValueEnum, builder::{PossibleValue, PossibleValuesParser}};
 use niclab_bench::{BenchSection, compare::DEFAULT_PROFILE, figures::PaperFigures};
 use niclab_cluster::{
     arguments::{ClusterArgs, NodeExitArgs, rule_checking, seed},
@@ -86,7 +86,7 @@ pub enum Command {
     Record(WatchArgs),
     /// Show Wireshark the clusters that are up, as capture interfaces. Wireshark calls this (docs/OBSERVE.md).
     Extcap(ExtcapArgs),
-    /// Let something go wrong on a node's link from now on, mend it, or show what goes wrong on all links.
+    /// Let something go wrong on a node's link from now on, fix it, or show what goes wrong on all links.
     ///
     /// Changes what is named and keeps the rest. The faults are drawn from the cluster's seed, frame by frame; a change
     /// restarts nothing (docs/FAULTS.md).
@@ -148,7 +148,7 @@ pub enum Command {
     /// Tools for protocols that are assembled from components.
     #[command(subcommand, name = niclab_stitcher::CARD)]
     Protocol(protocol::Tool),
-    /// List what drivers must do, or explain one rule with its mend (docs/RULES.md).
+    /// List what drivers must do, or explain one rule with its fix (docs/RULES.md).
     Rules(RulesArgs),
     /// Print the JSON Schema of the cluster file, of the report or of a platform profile.
     Schema(SchemaArgs),
@@ -305,13 +305,13 @@ pub struct CheckArgs {
     pub junit: Option<PathBuf>,
     /// Have every NIC do what the manual allows and kind hardware seldom does, drawn from this seed (docs/FAULTS.md).
     /// Budgets of scenarios that are close may break by it; messages must not.
-    #[arg(long, value_name = "SEED", value_parser = seed, allow_negative_numbers = true)]
+    #[arg(long, alias = "unkind", value_name = "SEED", value_parser = seed, allow_negative_numbers = true)]
     pub adversarial: Option<u64>,
     /// Take a ratio of wall times that is undecided after all its rounds for broken.
-    #[arg(long)]
+    #[arg(long, alias = "undecided-is-broken")]
     pub fail_on_undecided: bool,
     /// Measure ratios of wall times, but break on none: for machines that others use, too.
-    #[arg(long, conflicts_with = "fail_on_undecided")]
+    #[arg(long, alias = "wall-is-not-judged", conflicts_with = "fail_on_undecided")]
     pub ignore_wall_ratios: bool,
     /// Hold drivers to the rules of the device programmer's manual: off, report, fail or stop. Default: what the
     /// scenario says.
@@ -322,7 +322,7 @@ pub struct CheckArgs {
     pub json: bool,
     /// The kernel of the guests of all scenarios: `debug`, the one that `niclab kernel build` makes. What it finds
     /// breaks a scenario.
-    #[arg(long, value_name = "debug", value_parser = [GuestKernel::DEBUG])]
+    #[arg(long, value_name = "debug", value_parser = [PossibleValue::new(GuestKernel::DEBUG).alias("watching")])]
     pub kernel: Option<String>,
     /// Use no network; fail if something is missing.
     #[arg(long)]
@@ -445,7 +445,7 @@ pub struct SimArgs {
     #[arg(long, value_name = "S", value_parser = seed)]
     pub seed: Option<u64>,
     /// Have every NIC do what the manual allows and kind hardware seldom does, drawn from this seed (docs/FAULTS.md).
-    #[arg(long, value_name = "SEED", value_parser = seed, allow_negative_numbers = true)]
+    #[arg(long, alias = "unkind", value_name = "SEED", value_parser = seed, allow_negative_numbers = true)]
     pub adversarial: Option<u64>,
     /// Threads over which a swarm is spread. What is printed does not depend on it.
     #[arg(long, value_name = "N", requires = "swarm")]
@@ -515,7 +515,7 @@ pub enum ProfileCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Say of each file what is impossible in it, where, and how to mend it. Exits with 1 if anything is.
+    /// Say of each file what is impossible in it, where, and how to fix it. Exits with 1 if anything is.
     Check {
         /// Paths of files, or names of profiles.
         #[arg(required = true, value_name = "FILE")]
@@ -628,7 +628,7 @@ pub struct FaultArgs {
     #[arg(long, value_name = "N", group = "change",
         value_parser = clap::value_parser!(u64).range(..=niclab_spec::Faults::MAX_DELAY_NS))]
     pub delay_ns: Option<u64>,
-    /// Cut the link: no frame passes, and the guest's network interface loses its carrier. With `=false`, mend that
+    /// Cut the link: no frame passes, and the guest's network interface loses its carrier. With `=false`, fix that
     /// alone.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
         group = "change")]

@@ -18,7 +18,7 @@ use std::{panic, process::ExitCode};
 use crate::arguments::Cli;
 use clap::Parser;
 use niclab_cluster::host::{exhaustion::HostCounters, signals};
-use niclab_spec::descriptors;
+use niclab_spec::{descriptors, renamed};
 
 /// The standard library panics where the kernel denies a thread. What ran out is said after its message.
 fn say_why_no_thread(host: HostCounters) {
@@ -31,6 +31,17 @@ fn say_why_no_thread(host: HostCounters) {
     }));
 }
 
+/// Options of the version before this one still work, as hidden aliases.
+fn warn_of_old_options() {
+    // What follows belongs to a command in the guests.
+    for argument in std::env::args().skip(1).take_while(|argument| argument != "--") {
+        let option = argument.split('=').next().unwrap_or_default();
+        if let Some(warning) = renamed::warning(&renamed::OPTIONS, option) {
+            log::warn!("{warning}");
+        }
+    }
+}
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let level = match cli.verbose {
@@ -40,6 +51,7 @@ fn main() -> ExitCode {
     };
     let environment = env_logger::Env::default().default_filter_or(level);
     env_logger::Builder::from_env(environment).format_timestamp_millis().format_target(false).init();
+    warn_of_old_options();
     let host = HostCounters::read();
     say_why_no_thread(host.clone());
     if let Err(error) = signals::take_over() {

@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 pub enum Tool {
     /// Assemble a program of the match unit into a firmware image.
     ///
-    /// All errors are shown, each with its line and the mend; docs/match/MACHINE.md describes the language. Exits with
+    /// All errors are shown, each with its line and the fix; docs/match/MACHINE.md describes the language. Exits with
     /// 1, and writes nothing, where the source is refused.
     Asm(AsmArgs),
     /// Print a firmware image of the match unit as source, which assembles to the same image.

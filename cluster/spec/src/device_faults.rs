@@ -45,8 +45,10 @@ pub struct DeviceFaults {
     pub lost_interrupt_at: Vec<u64>,
     /// Probability that an interrupt is raised twice. Opportunities: interrupts.
     #[schemars(range(min = 0.0, max = 1.0))]
+    #[serde(alias = "doubled_interrupt")]
     pub duplicated_interrupt: f64,
     /// Opportunities at which `duplicated_interrupt` happens for certain.
+    #[serde(alias = "doubled_interrupt_at")]
     pub duplicated_interrupt_at: Vec<u64>,
     /// Probability that a length, index, handle or count that the NIC gives its host is out of its range.
     /// Opportunities: completions, writes of counts, events, answers and their used lengths, as far as such a value
@@ -100,7 +102,7 @@ pub struct DeviceFaultProblem {
     pub key: String,
     /// What is wrong, with the value.
     pub what: String,
-    /// How to mend it.
+    /// How to fix it.
     pub remedy: String,
 }
 
@@ -193,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_values_are_named_with_a_mend() {
+    fn impossible_values_are_named_with_a_fix() {
         let keys = |text: &str| -> Vec<String> {
             let faults: DeviceFaults = toml::from_str(text).unwrap();
             let problems = faults.problems();

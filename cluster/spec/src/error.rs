@@ -1,7 +1,7 @@
 //! Everything that can be wrong with a cluster file or a profile.
 //!
-//! A [`Problem`] names the place, the key, what is wrong and how to mend it. Checking goes on after the first one, so
-//! that a user mends a file in one pass.
+//! A [`Problem`] names the place, the key, what is wrong and how to fix it. Checking goes on after the first one, so
+//! that a user fixes a file in one pass.
 
 use std::{fmt, path::PathBuf};
 
@@ -50,7 +50,7 @@ pub struct Problem {
     pub key: String,
     /// What is wrong.
     pub what: String,
-    /// How to mend it.
+    /// How to fix it.
     pub remedy: String,
 }
 
@@ -62,7 +62,7 @@ impl fmt::Display for Problem {
         if !self.key.is_empty() {
             write!(f, "`{}`: ", self.key)?;
         }
-        write!(f, "{}\n  mend: {}", self.what, self.remedy)
+        write!(f, "{}\n  fix: {}", self.what, self.remedy)
     }
 }
 

@@ -76,7 +76,7 @@ pub struct ClusterFile {
     pub device_faults: DeviceFaults,
     /// Seed of what the NIC of each node does that the manual allows and kind hardware seldom does, to try drivers with
     /// (docs/FAULTS.md). Default: nothing of it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, alias = "unkind", skip_serializing_if = "Option::is_none")]
     pub adversarial: Option<u64>,
     /// What is done where a driver breaks a rule of the device programmer's manual. Live only.
     #[serde(default, skip_serializing_if = "is_off")]
@@ -177,7 +177,7 @@ pub struct NodeEntry {
     /// What goes wrong in its NIC, instead of the cluster's.
     pub device_faults: Option<DeviceFaults>,
     /// Seed of what its NIC does that the manual allows and kind hardware seldom does, instead of the cluster's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, alias = "unkind", skip_serializing_if = "Option::is_none")]
     pub adversarial: Option<u64>,
     /// Driver of your own, instead of the cluster's.
     #[serde(default, skip_serializing_if = "Option::is_none")]

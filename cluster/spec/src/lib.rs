@@ -10,6 +10,7 @@
 //! * [`scenario`] is a cluster and a workload with budgets, which `niclab check` holds them to.
 //! * [`rules`] is what drivers must do, and whether anybody looks.
 //! * [`pci`] holds the numbers with which QEMU must create the cluster function.
+//! * [`renamed`] holds the names of the version before this one, which are still read.
 //! * [`descriptors`] counts the file descriptors that a daemon needs.
 //!
 //! Of the project the crate imports the models, for their registry (which there are, and what a cluster file can say of
@@ -20,6 +21,7 @@ pub mod descriptors;
 pub mod monitor;
 pub mod pci;
 pub mod profile;
+pub mod renamed;
 pub mod report;
 pub mod rules;
 pub mod scenario;

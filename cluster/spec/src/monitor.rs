@@ -79,6 +79,7 @@ pub enum Request {
     /// Have cards be adversarial by another seed, from the same instant on: whatever is drawn from then on is what cards
     /// draw that begin with it. What is kept back comes when it was to come. For cards that were adversarial from the start.
     /// Answered by [`Answer::Done`].
+    #[serde(alias = "set-unkind-seed")]
     SetAdversarialSeed {
         /// The nodes, by name; all where none is named.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -149,7 +150,7 @@ pub enum Answer {
     Done,
     /// The request was not understood or is impossible.
     Error {
-        /// What is wrong, and the mend.
+        /// What is wrong, and the fix.
         message: String,
     },
 }

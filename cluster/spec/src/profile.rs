@@ -376,7 +376,7 @@ impl Profile {
         wanted.contains('/') || Path::new(wanted).extension().is_some_and(|extension| extension == "toml")
     }
 
-    /// How to mend a name that no bundled profile has.
+    /// How to fix a name that no bundled profile has.
     #[must_use]
     pub fn remedy_of_name(wanted: &str) -> String {
         let known: Vec<&str> = Self::bundled_names().collect();

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named_with_file_line_and_mend() {
+    fn mistakes_are_named_with_file_line_and_fix() {
         let ok = "\"node\": 0, \"to\": 1, \"bytes\": 8";
         let third =
             message(ok) + "{\"model_time_ps\": 6, \"node\": 0, \"to\": 1, \"to_port\": 1, \"bytes\": 8}\n";

@@ -4,11 +4,14 @@
 //! warning gives the new one.
 
 /// Keys of cluster files and of counts in reports: the old name and the new one.
-pub const KEYS: [(&str, &str); 4] = [
+pub const KEYS: [(&str, &str); 7] = [
     ("unkind", "adversarial"),
     ("doubled", "duplicated"),
     ("doubled_interrupt", "duplicated_interrupt"),
     ("doubled_interrupt_at", "duplicated_interrupt_at"),
+    ("kernel_watchers", "kernel_debug_tools"),
+    ("unkind_reseeds", "adversarial_reseeds"),
+    ("unkind_seed", "adversarial_seed"),
 ];
 
 /// Options of commands: the old name and the new one.
@@ -17,6 +20,22 @@ pub const OPTIONS: [(&str, &str); 3] = [
     ("--undecided-is-broken", "--fail-on-undecided"),
     ("--wall-is-not-judged", "--ignore-wall-ratios"),
 ];
+
+/// Values of options and keys: the old name and the new one.
+pub const VALUES: [(&str, &str); 3] =
+    [("unkind", "adversarial"), ("doubled-interrupt", "duplicated-interrupt"), ("watching", "debug")];
+
+/// `name`, or its new name if it is an old one in `names`. Use of an old name is logged.
+#[must_use]
+pub fn new_name<'a>(names: &[(&str, &'a str)], name: &'a str) -> &'a str {
+    match names.iter().find(|(old, _)| *old == name) {
+        None => name,
+        Some((_, new)) => {
+            warning(names, name).iter().for_each(|text| log::warn!("{text}"));
+            new
+        }
+    }
+}
 
 /// The warning about an old name, if `name` is one in `names`.
 #[must_use]

@@ -299,15 +299,15 @@ pub struct NodeFigures {
     pub device_fault_log: Vec<DeviceFault>,
     /// What this node's NIC did that the manual allows and kind hardware seldom does (`adversarial` of the cluster file), by
     /// kind.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, alias = "unkind", skip_serializing_if = "BTreeMap::is_empty")]
     pub adversarial: BTreeMap<String, u64>,
     /// The seed of that, as it is at the end; none where the NIC is kind.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, alias = "unkind_seed", skip_serializing_if = "Option::is_none")]
     pub adversarial_seed: Option<u64>,
     /// How often the NIC was given another seed meanwhile (`set-adversarial-seed` of the daemon's monitor): where this is
     /// not 0, `adversarial` counts what followed from so many seeds and one more, of which `adversarial_seed` is the last. Live
     /// only.
-    #[serde(default, skip_serializing_if = "crate::workload::is_zero")]
+    #[serde(default, alias = "unkind_reseeds", skip_serializing_if = "crate::workload::is_zero")]
     pub adversarial_reseeds: u64,
     /// What the guest's kernel has found, where it is one that watches (docs/DRIVER.md). A run with any fails. Live
     /// only.
@@ -315,7 +315,7 @@ pub struct NodeFigures {
     pub kernel_findings: Vec<KernelFinding>,
     /// What watched in the guest's kernel, as it was asked at the end: by these names nothing else was found. Live
     /// only.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, alias = "kernel_watchers", skip_serializing_if = "Vec::is_empty")]
     pub kernel_debug_tools: Vec<String>,
     /// How many rules of the device programmer's manual this node's driver and programs were checked against; none
     /// where `rules` is off. Live only.

@@ -15,6 +15,7 @@ use crate::{
     Source, SpecError,
     name::{ClusterNameError, LABEL_REMEDY, is_label},
     pci::MAX_QUEUE_PAIRS,
+    renamed,
 };
 
 /// The most nodes of one cluster, simulated.
@@ -74,6 +75,12 @@ pub enum GuestKernel {
 impl GuestKernel {
     /// What the cluster file and the command line call [`Self::Debug`].
     pub const DEBUG: &str = "debug";
+
+    /// Whether `name`, which a user gave as the kernel, means [`Self::Debug`].
+    #[must_use]
+    pub fn is_debug(name: &Path) -> bool {
+        name.to_str().is_some_and(|name| renamed::new_name(&renamed::VALUES, name) == Self::DEBUG)
+    }
 
     /// How many times as long guests may take for anything: all that is watched is emulated as well. The one factor for
     /// it.
@@ -248,7 +255,7 @@ impl Source {
     fn kernel_of(&self, file: &ClusterFile) -> GuestKernel {
         match file.kernel.as_deref() {
             None => GuestKernel::Stock,
-            Some(name) if name.as_os_str() == GuestKernel::DEBUG => GuestKernel::Debug,
+            Some(name) if GuestKernel::is_debug(name) => GuestKernel::Debug,
             Some(path) => GuestKernel::Own(self.path_of(path)),
         }
     }
@@ -393,17 +400,17 @@ impl Checker<'_> {
                 && !path.exists()
             {
                 let what = format!("there is neither a folder nor a file {}", path.display());
-                let mend = "correct the path, which starts at the folder of the cluster file";
-                self.report(&format!("{place}driver"), what, mend);
+                let fix = "correct the path, which starts at the folder of the cluster file";
+                self.report(&format!("{place}driver"), what, fix);
             }
             // Those of the cluster are for whichever node has one.
             let has_driver = driver.is_some()
                 || file.driver.is_some()
                 || (place.is_empty() && file.node.iter().any(|node| node.driver.is_some()));
             if !args.is_empty() && !has_driver {
-                let (what, mend) =
+                let (what, fix) =
                     ("these are parameters of no driver of your own", "name one: driver = \"FOLDER\"");
-                self.report(&format!("{place}driver_args"), what, mend);
+                self.report(&format!("{place}driver_args"), what, fix);
             }
         }
     }
@@ -801,7 +808,7 @@ mod tests {
         ] {
             let (found_line, found_key, message) = problem(text);
             assert_eq!((found_line, found_key.as_str()), (line, key), "{text}: {message}");
-            assert!(message.contains("mend: "), "{message}");
+            assert!(message.contains("fix: "), "{message}");
         }
     }
 

@@ -324,7 +324,7 @@ impl Source {
     }
 }
 
-/// Key, what is wrong, and the mend.
+/// Key, what is wrong, and the fix.
 type ProblemText = (&'static str, String, String);
 
 fn wrong_budget(budget: &Budget, file: &ScenarioFile, cluster: &Cluster) -> Option<ProblemText> {
@@ -500,7 +500,7 @@ mod tests {
             (after("[[ratio]]\nat_least = 2"), 6, "missing field `baseline`"),
             (after("function = \"ethernet\""), 6, "only workloads of the modelled NIC"),
             (GOOD.replace("nodes = 2", "nodes = 1"), 5, "needs 2 nodes"),
-            (GOOD.replace("nodes = 2", "nodes = 0"), 3, "mend:"),
+            (GOOD.replace("nodes = 2", "nodes = 0"), 3, "fix:"),
             (GOOD.replace("nodes = 2", "nodess = 2"), 3, "did you mean `nodes`?"),
             (
                 GOOD.replace("both", "sim") + "[[budget]]\nwhat = \"doorbells\"\nexact = 1",

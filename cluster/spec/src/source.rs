@@ -12,7 +12,7 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
-use crate::{Place, Problem, SpecError};
+use crate::{Place, Problem, SpecError, renamed};
 
 /// A file's name and text, and which of its values the command line replaced.
 ///
@@ -67,7 +67,21 @@ impl Source {
     /// # Errors
     /// [`SpecError::Invalid`] with the place of the syntax error, unknown key or wrong type.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, SpecError> {
-        toml::from_str(&self.text).map_err(|error| SpecError::Invalid(vec![self.parse_problem(&error)]))
+        let parsed =
+            toml::from_str(&self.text).map_err(|error| SpecError::Invalid(vec![self.parse_problem(&error)]))?;
+        self.old_keys().iter().for_each(|warning| log::warn!("{warning}"));
+        Ok(parsed)
+    }
+
+    /// A warning for each key that has another name in this version, with its place.
+    fn old_keys(&self) -> Vec<String> {
+        let Ok(table) = DeTable::parse(&self.text) else { return Vec::new() };
+        let mut warnings = Vec::new();
+        for_each_key(table.get_ref(), &mut |key, offset| {
+            warnings.extend(renamed::warning(&renamed::KEYS, key).map(|warning| (offset, warning)));
+        });
+        warnings.sort_unstable();
+        warnings.into_iter().map(|(offset, warning)| format!("{}: {warning}", self.place(offset))).collect()
     }
 
     /// A problem with the value at `path` (as in `node[1].memory_mib`), placed where it stands or, where the key is
@@ -154,6 +168,21 @@ fn split_index(step: &str) -> (&str, Option<usize>) {
     }
 }
 
+fn for_each_key(table: &DeTable<'_>, act: &mut impl FnMut(&str, usize)) {
+    for (key, value) in table {
+        act(key.get_ref(), key.span().start);
+        for_each_key_of_value(value.get_ref(), act);
+    }
+}
+
+fn for_each_key_of_value(value: &DeValue<'_>, act: &mut impl FnMut(&str, usize)) {
+    match value {
+        DeValue::Table(table) => for_each_key(table, act),
+        DeValue::Array(items) => items.iter().for_each(|item| for_each_key_of_value(item.get_ref(), act)),
+        _ => {}
+    }
+}
+
 fn path_in_table(table: &DeTable<'_>, offset: usize) -> Option<String> {
     table.iter().find_map(|(key, value)| {
         let name = key.get_ref();
@@ -195,6 +224,17 @@ mod tests {
 
     fn place_of(path: &str) -> Option<(usize, usize)> {
         Source::from_text("t", TEXT).problem(path, "", "").place.map(|p| (p.line, p.column))
+    }
+
+    #[test]
+    fn old_key_is_read_and_its_new_name_reported() {
+        let source = Source::from_text("c.toml", "nodes = 2\nunkind = 7\n\n[[node]]\nunkind = 8\n");
+        let file = source.parse::<crate::ClusterFile>().unwrap();
+        assert_eq!((file.adversarial, file.node[0].adversarial), (Some(7), Some(8)));
+        let warnings = source.old_keys();
+        assert_eq!(warnings.len(), 2, "{warnings:?}");
+        assert!(warnings[0].starts_with("c.toml:2:1: `unkind` is now called `adversarial`"), "{warnings:?}");
+        assert!(Source::from_text("c.toml", "adversarial = 7").old_keys().is_empty());
     }
 
     #[test]

@@ -268,7 +268,7 @@ pub struct WorkloadProblem {
     pub key: &'static str,
     /// What is wrong.
     pub what: String,
-    /// How to mend it.
+    /// How to fix it.
     pub remedy: String,
 }
 

@@ -33,7 +33,7 @@ const DEFAULT_NODES: usize = 2;
 /// The cluster that the arguments describe and that is to be booted, every value settled.
 ///
 /// # Errors
-/// When the file or an argument is wrong; the message names the place and the mend.
+/// When the file or an argument is wrong; the message names the place and the fix.
 pub fn cluster(args: &ClusterArgs) -> Result<Cluster> {
     let mut source = match &args.cluster {
         Some(path) => Source::read(path)?,
@@ -241,7 +241,7 @@ pub fn build_driver(
     into: &Path,
 ) -> Result<Vec<PathBuf>> {
     let (cache, progress) = (Cache::locate()?, Terminal::new());
-    let is_debug_kernel = kernel.is_some_and(|kernel| kernel.as_os_str() == GuestKernel::DEBUG);
+    let is_debug_kernel = kernel.is_some_and(GuestKernel::is_debug);
     let own = kernel.filter(|_| !is_debug_kernel).map(OwnKernel::at).transpose()?;
     // The kernel's headers and the compiler come with the images.
     let request = Request { mirror, offline, is_debug_kernel, ..Request::default() };

@@ -1,6 +1,6 @@
 //! What is done to a driver: the cases, by name.
 
-use niclab_spec::DeviceFaults;
+use niclab_spec::{DeviceFaults, renamed};
 use serde::Serialize;
 
 /// A device fault as a case has it.
@@ -93,6 +93,7 @@ impl Kind {
     /// The one of this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
+        let name = renamed::new_name(&renamed::VALUES, name);
         Self::all().find(|kind| kind.name() == name)
     }
 

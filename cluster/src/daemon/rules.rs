@@ -133,7 +133,7 @@ fn times(count: u64) -> String {
     if count == 1 { "once".to_owned() } else { format!("{count} times") }
 }
 
-/// What was broken on these nodes, each rule with its mend; nothing where none was.
+/// What was broken on these nodes, each rule with its fix; nothing where none was.
 #[must_use]
 pub fn broken_rules_text(nodes: &[NodeFigures]) -> String {
     let mut text = String::new();
@@ -149,7 +149,7 @@ pub fn broken_rules_text(nodes: &[NodeFigures]) -> String {
                 text += &format!("  before it: {}\n", entry.operations.join("; "));
             }
             if let Some(rule) = rules::rule(name) {
-                text += &format!("  mend: {} `niclab rules {name}` says more.\n", rule.mend);
+                text += &format!("  fix: {} `niclab rules {name}` says more.\n", rule.fix);
             }
         }
     }
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_rule_is_told_with_place_proof_and_mend() {
+    fn a_broken_rule_is_told_with_place_proof_and_fix() {
         let entry = BrokenRule {
             number: 1,
             rule: "launch-doorbell".into(),

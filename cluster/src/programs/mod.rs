@@ -250,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_program_is_named_with_the_mend() {
+    fn a_missing_program_is_named_with_the_fix() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("niclab-agent"), "").unwrap();
         let error = Programs::beside(folder.path(), "reason").unwrap_err().to_string();

@@ -33,7 +33,7 @@ pub enum InputError {
     },
     /// It is no JSON, or a value is not what its key wants.
     #[error(
-        "{}: {}: {}\n  mend: {}", file.display(), shortened(at.clone()), shortened(error.to_string()), remedy(error)
+        "{}: {}: {}\n  fix: {}", file.display(), shortened(at.clone()), shortened(error.to_string()), remedy(error)
     )]
     Json {
         /// The file.
@@ -46,7 +46,7 @@ pub enum InputError {
     },
     /// The next message would begin behind the memory.
     #[error(
-        "{}: [{index}].local_offset: {offset} is beyond the item's length, {length}\n  mend: an offset is at most the \
+        "{}: [{index}].local_offset: {offset} is beyond the item's length, {length}\n  fix: an offset is at most the \
          length; an item that is full has the same number in both",
         file.display()
     )]
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_place_and_mend() {
+    fn what_is_wrong_is_named_with_place_and_fix() {
         let item =
             |keys: &str| list(&format!(r#"[{{"match_bits": 1, "length": 8}}, {{"match_bits": 1, {keys}}}]"#));
         for (keys, parts) in [
@@ -403,7 +403,7 @@ mod tests {
             (r#""start": 8"#, &["[1]: missing field `length`"]),
         ] {
             let error = item(keys).unwrap_err();
-            for part in parts.iter().chain(&["mend: "]) {
+            for part in parts.iter().chain(&["fix: "]) {
                 assert!(error.contains(part), "no {part}: {error}");
             }
         }
@@ -415,7 +415,7 @@ mod tests {
         assert!(error.contains("[0].operation: invalid type: map"), "{error}");
         for text in ["", "[", "{}", "[1]", "[] []", "\u{fffd}"] {
             let error = list(text).unwrap_err();
-            assert!(error.contains("mend: ") && error.contains("line 1"), "{text}: {error}");
+            assert!(error.contains("fix: ") && error.contains("line 1"), "{text}: {error}");
         }
         let long = "x".repeat(100_000);
         for keys in [format!(r#""length": "{long}""#), format!(r#""{long}": 1"#)] {

@@ -63,7 +63,7 @@ pub enum SetupError {
     },
     /// A program that keeps the list names items by slots of 16 bits.
     #[error(
-        "the list has {items} items, and a program that keeps it has {MAX_ITEMS} slots for them\n  mend: take items \
+        "the list has {items} items, and a program that keeps it has {MAX_ITEMS} slots for them\n  fix: take items \
          out, or leave --queue-program away: the hardware list manager takes any number"
     )]
     Items {
@@ -87,7 +87,7 @@ pub const fn watchdog(items: usize) -> u64 {
 
 /// A program was stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("header {header}: {}\n  mend: {}", text(*by, *why), remedy(*by, *why))]
+#[error("header {header}: {}\n  fix: {}", text(*by, *why), remedy(*by, *why))]
 pub struct Stopped {
     /// The header that was being matched, by its place in the file.
     pub header: usize,

@@ -23,7 +23,7 @@ pub const VERSION: u32 = 1;
 pub struct Failure {
     /// The header that was being matched, by its place in the file.
     pub header: usize,
-    /// What it did, and the mend.
+    /// What it did, and the fix.
     pub message: String,
 }
 

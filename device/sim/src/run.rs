@@ -34,7 +34,7 @@ pub enum RunError {
 }
 
 fn problems(problems: &[WorkloadProblem]) -> String {
-    let line = |p: &WorkloadProblem| format!("`workload.{}`: {}\n  mend: {}", p.key, p.what, p.remedy);
+    let line = |p: &WorkloadProblem| format!("`workload.{}`: {}\n  fix: {}", p.key, p.what, p.remedy);
     problems.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 

@@ -1,4 +1,4 @@
-//! What is wrong with a source, said with its place, an excerpt and the mend.
+//! What is wrong with a source, said with its place, an excerpt and the fix.
 
 use std::fmt::Write as _;
 
@@ -56,7 +56,7 @@ impl Diagnostic {
         Self { place, warning: None, what: shortened(what.into()), remedy: shortened(remedy.into()) }
     }
 
-    /// The message for a user: `file`, line and column, the line itself with carets, and the mend.
+    /// The message for a user: `file`, line and column, the line itself with carets, and the fix.
     #[must_use]
     pub fn render(&self, file: &str, source: &str) -> String {
         let Place { line, column, width } = self.place;
@@ -73,7 +73,7 @@ impl Diagnostic {
             let gutter = number.len();
             let _ = writeln!(text, "  {number} | {shown}\n  {:gutter$} | {:indent$}{carets}", "", "");
         }
-        let _ = writeln!(text, "  mend: {}", self.remedy);
+        let _ = writeln!(text, "  fix: {}", self.remedy);
         text
     }
 }
@@ -165,7 +165,7 @@ pub fn render(diagnostics: &[Diagnostic], more: usize, file: &str, source: &str)
     if more > 0 {
         let _ = writeln!(
             text,
-            "{file}: and {more} more, which are not shown\n  mend: begin with the first of those above"
+            "{file}: and {more} more, which are not shown\n  fix: begin with the first of those above"
         );
     }
     text
@@ -196,7 +196,7 @@ mod tests {
         let source = format!("{}here{}", "<".repeat(5_000), ">".repeat(5_000));
         for (column, width) in [(1, 9_999), (5_001, 4), (10_004, 1), (10_005, 1)] {
             let place = Place { line: 1, column, width };
-            let text = Diagnostic::error(place, "wrong", "mend").render("x", &source);
+            let text = Diagnostic::error(place, "wrong", "fix").render("x", &source);
             assert!(text.len() < 500, "{text}");
             let lines: Vec<&str> = text.lines().collect();
             let (indent, carets) = (lines[2].find('^').unwrap(), lines[2].matches('^').count());

@@ -1,5 +1,5 @@
 //! What the tools for firmware share: what is wrong with a source becomes a [`Diagnostic`] that names the place and the
-//! mend, reported together, up to [`MAX_DIAGNOSTICS`]; and [`nearest`] finds the name that was meant.
+//! fix, reported together, up to [`MAX_DIAGNOSTICS`]; and [`nearest`] finds the name that was meant.
 
 mod alike;
 mod diagnostic;

@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_device_is_named_with_its_mend() {
+    fn a_missing_device_is_named_with_its_fix() {
         let error = Device::open("/dev/niclab-absent").expect_err("there is none");
         let text = error.to_string();
         assert!(text.contains("/dev/niclab-absent") && text.contains("modprobe niclab"), "{text}");
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_of_another_version_is_told_what_to_mend() {
+    fn a_driver_of_another_version_is_told_what_to_fix() {
         assert!(check_version("/dev/niclab0", niclab_abi::ABI_VERSION).is_ok());
         let class = std::env::temp_dir().join(format!("niclab-class-{}", std::process::id()));
         fs::create_dir_all(class.join("niclab0")).expect("a folder");

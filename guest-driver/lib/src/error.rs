@@ -1,4 +1,4 @@
-//! Why a call failed: the thing, the place and the mend.
+//! Why a call failed: the thing, the place and the fix.
 
 use std::io;
 use std::path::PathBuf;
@@ -274,7 +274,7 @@ impl From<niclab_port::BadValue> for Error {
     }
 }
 
-/// All conflicts in words, each with its mend.
+/// All conflicts in words, each with its fix.
 fn describe(conflicts: &[Conflict]) -> String {
     let texts = conflicts.iter().map(|Conflict { name, number, problem }| match problem {
         NameProblem::Length => format!("handler {name:?}: a name has 1 to {MAX_NAME_BYTES} bytes"),

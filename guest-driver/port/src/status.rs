@@ -96,7 +96,7 @@ impl Refusal {
         }
     }
 
-    /// The same in words, with the mend.
+    /// The same in words, with the fix.
     #[must_use]
     pub const fn reason(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! Why a benchmark failed: the thing, the place and the mend.
+//! Why a benchmark failed: the thing, the place and the fix.
 
 use std::io;
 use std::path::PathBuf;

@@ -136,7 +136,7 @@ fn ends_that_disagree_are_told() {
 }
 
 #[test]
-fn without_a_nic_the_device_and_the_mend_are_named() {
+fn without_a_nic_the_device_and_the_fix_are_named() {
     let output = program("pingpong --device /dev/niclab-absent").output().expect("the program");
     assert_eq!(output.status.code(), Some(1));
     let text = stderr(&output);

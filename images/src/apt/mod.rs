@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_without_debian_gets_the_mend() {
+    fn a_host_without_debian_gets_the_fix() {
         let dir = tempfile::tempdir().unwrap();
         let host = host_with(dir.path(), &[("sources.list", "deb http://example.org/ubuntu noble main\n")]);
         let message = Mirror::of_host(&host).unwrap_err().to_string();

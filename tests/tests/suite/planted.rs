@@ -16,7 +16,7 @@ fn every_component_has_a_fault_that_can_be_planted() {
         let places = source.matches(fault.sound).count();
         assert_eq!(
             places, 1,
-            "{}, {}: its place is gone: mend tests/planted/table.rs",
+            "{}, {}: its place is gone: fix tests/planted/table.rs",
             fault.component, fault.name
         );
         assert!(!source.contains(fault.broken), "{}: {} is there", fault.component, fault.name);

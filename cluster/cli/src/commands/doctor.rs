@@ -36,8 +36,8 @@ struct Check {
     what: String,
     state: State,
     found: String,
-    /// How to mend it; empty where nothing is to be mended.
-    #[serde(rename = "mend")]
+    /// How to fix it; empty where nothing is to be fixed.
+    #[serde(rename = "fix")]
     remedy: String,
 }
 
@@ -206,7 +206,7 @@ fn in_path(name: &str) -> Option<PathBuf> {
 }
 
 fn text(diagnosis: &Diagnosis) -> String {
-    let mut rows = vec![["what", "state", "found", "mend"].map(str::to_owned).to_vec()];
+    let mut rows = vec![["what", "state", "found", "fix"].map(str::to_owned).to_vec()];
     rows.extend(diagnosis.checks.iter().map(|check| {
         vec![check.what.clone(), check.state.word().to_owned(), check.found.clone(), check.remedy.clone()]
     }));

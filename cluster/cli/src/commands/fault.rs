@@ -84,19 +84,19 @@ fn change(args: &FaultArgs) -> Option<FaultsChange> {
     (change != FaultsChange::default()).then_some(change)
 }
 
-/// Changes the link and, where that cuts or mends it, the guest's carrier.
+/// Changes the link and, where that cuts or restores it, the guest's carrier.
 fn apply(plan: &Plan, node: &NodePlan, change: FaultsChange) -> Result<LinkStates> {
     let Some(partition) = change.partition else {
         return Ok(monitor::change_faults(&plan.monitor_socket, &node.name, change)?);
     };
-    // Connected to first, because QEMU speaks with one at a time: of two that cut and mend the same link at once, each
+    // Connected to first, because QEMU speaks with one at a time: of two that cut and fix the same link at once, each
     // makes both changes before the other makes its first.
     let mut qemu = Qmp::connect(&node.qmp_socket).with_context(|| {
         format!("the link of {} stays as it is: its carrier cannot be changed with it", node.name)
     })?;
     let states = monitor::change_faults(&plan.monitor_socket, &node.name, change)?;
     qemu.set_carrier(!partition).with_context(|| {
-        let done = if partition { "cut" } else { "mended" };
+        let done = if partition { "cut" } else { "healed" };
         format!("the link of {} is {done}, but the guest's carrier does not show it", node.name)
     })?;
     Ok(states)

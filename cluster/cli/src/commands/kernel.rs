@@ -8,7 +8,7 @@ use crate::arguments::KernelBuildArgs;
 /// Builds it, or finds it built.
 ///
 /// # Errors
-/// When it cannot be built; the message has the compiler's words, or says how to mend it.
+/// When it cannot be built; the message has the compiler's words, or says how to fix it.
 pub fn build(args: &KernelBuildArgs) -> Result<u8> {
     let usual = DebugTool::USUAL.to_vec();
     let tools = if args.with.is_empty() { usual } else { args.with.clone() };

@@ -16,7 +16,7 @@ const REFUSED: u8 = 1;
 /// Does what is asked.
 ///
 /// # Errors
-/// When there is no such profile, or it is refused: with file, line and mend.
+/// When there is no such profile, or it is refused: with file, line and fix.
 pub fn run(args: &ProfileArgs) -> Result<u8> {
     match &args.command {
         ProfileCommand::List { json } => list(*json),
@@ -32,7 +32,7 @@ fn find(wanted: &str) -> Result<Profile> {
     }
     match Profile::bundled(wanted) {
         Some(profile) => Ok(profile),
-        None => bail!("no profile is called `{wanted}`\n  mend: {}", Profile::remedy_of_name(wanted)),
+        None => bail!("no profile is called `{wanted}`\n  fix: {}", Profile::remedy_of_name(wanted)),
     }
 }
 

@@ -10,7 +10,7 @@ use crate::arguments::ReportArgs;
 /// Prints it.
 ///
 /// # Errors
-/// When a file is no report of this version; the message names the file, the line and the mend.
+/// When a file is no report of this version; the message names the file, the line and the fix.
 pub fn run(args: &ReportArgs) -> Result<u8> {
     let mut reports = Vec::new();
     for file in &args.files {

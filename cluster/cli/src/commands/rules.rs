@@ -35,7 +35,7 @@ fn list() -> String {
         rows.push(vec![rule.name.to_owned(), chapter, checked.to_owned()]);
     }
     let mut text = table(&rows);
-    text += "\n`niclab rules NAME` says what is meant, and what to mend; `niclab run --rules report` looks for those that are checked.\n";
+    text += "\n`niclab rules NAME` says what is meant, and what to fix; `niclab run --rules report` looks for those that are checked.\n";
     text
 }
 
@@ -50,7 +50,7 @@ fn explain(rule: &Rule) -> String {
     let _ = writeln!(text, "{} (docs/DEVICE.md, chapter {}: {title})\n", rule.name, rule.section);
     let _ = writeln!(text, "{}\n", rule.must);
     let _ = writeln!(text, "why:     {}", rule.why);
-    let _ = writeln!(text, "mend:    {}", rule.mend);
+    let _ = writeln!(text, "fix:    {}", rule.fix);
     let _ = writeln!(text, "checked: {check}");
     text
 }
@@ -69,7 +69,7 @@ mod tests {
                 rule.name
             );
             let text = explain(rule);
-            assert!(text.contains(rule.must) && text.contains(rule.mend), "{text}");
+            assert!(text.contains(rule.must) && text.contains(rule.fix), "{text}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! `niclab asm` and `niclab disasm`: files, exit codes, and messages that name the place and the mend.
+//! `niclab asm` and `niclab disasm`: files, exit codes, and messages that name the place and the fix.
 
 use std::{fs, os::unix::fs::symlink};
 

@@ -79,7 +79,7 @@ fn replay(folder: &Path, recording: &str) -> String {
 }
 
 #[test]
-fn a_recording_that_cannot_be_replayed_is_refused_with_its_line_and_a_mend() {
+fn a_recording_that_cannot_be_replayed_is_refused_with_its_line_and_a_fix() {
     let niclab = niclab();
     for (text, part) in [
         (

@@ -1,4 +1,4 @@
-//! What the command says without any cluster: help, schema, and errors that name the place and the mend.
+//! What the command says without any cluster: help, schema, and errors that name the place and the fix.
 
 use std::{fs, process::Command};
 
@@ -72,12 +72,12 @@ fn the_schema_is_json_and_refuses_unknown_keys() {
 }
 
 #[test]
-fn a_bad_cluster_file_is_refused_with_file_line_key_and_mend() {
+fn a_bad_cluster_file_is_refused_with_file_line_key_and_fix() {
     let unknown = complaint("nodes = 2\n\nmemory = 512\n");
     assert!(unknown.contains("c.toml:3:1: `memory`") && unknown.contains("`memory_mib`?"), "{unknown}");
     let impossible = complaint("[[node]]\nmemory_mib = 8\n");
     assert!(
-        impossible.contains("c.toml:2:1: `node[0].memory_mib`") && impossible.contains("mend:"),
+        impossible.contains("c.toml:2:1: `node[0].memory_mib`") && impossible.contains("fix:"),
         "{impossible}"
     );
     assert!(complaint("nodes = = 2").contains("c.toml:1:9"));
@@ -245,7 +245,7 @@ fn a_report_is_shown_and_two_are_compared() {
 }
 
 #[test]
-fn what_is_no_whole_report_is_refused_with_file_line_and_mend() {
+fn what_is_no_whole_report_is_refused_with_file_line_and_fix() {
     let truncated = REPORT.split_at(REPORT.find("\"fabric\"").unwrap()).0;
     let older = REPORT.replace("\"version\": 2", "\"version\": 1");
     let wrong = REPORT.replacen("\"count\": 2", "\"count\": 3", 1);
@@ -260,7 +260,7 @@ fn what_is_no_whole_report_is_refused_with_file_line_and_mend() {
         let complaint = &output.stderr;
         assert_eq!(output.code(), 125, "{complaint}");
         assert!(output.stdout.is_empty(), "nothing is compared with what cannot be read");
-        for word in [place, what, "mend: "] {
+        for word in [place, what, "fix: "] {
             assert!(complaint.contains(word), "no {word}: {complaint}");
         }
     }

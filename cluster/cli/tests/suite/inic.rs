@@ -1,4 +1,4 @@
-//! `niclab inic`: assemblies are checked, drawn and built; messages name line, component, port and mend.
+//! `niclab inic`: assemblies are checked, drawn and built; messages name line, component, port and fix.
 
 use std::fs;
 
@@ -34,7 +34,7 @@ fn a_source_becomes_the_image_that_cards_are_built_with() {
 }
 
 #[test]
-fn every_mistake_is_shown_with_its_line_and_the_mend() {
+fn every_mistake_is_shown_with_its_line_and_the_fix() {
     let niclab = niclab();
     let folder = niclab.folder();
     let bad = CONF4.replace("timer.expiries = \"genp.expiries\"\n", "").replace("limit = 32", "limit = 15");
@@ -45,10 +45,10 @@ fn every_mistake_is_shown_with_its_line_and_the_mend() {
     assert_eq!(refused.code(), 1, "{complaint}");
     for part in [
         "bad.toml:14:31: error: `genp`: outstanding_limit is 15, less than twice the threshold of `build_acks`, 8",
-        "mend: raise outstanding_limit to 16 or more",
+        "fix: raise outstanding_limit to 16 or more",
         "bad.toml:14:1: error: `genp.expiries` is not connected",
         "bad.toml:16:1: error: `timer.expiries` is not connected",
-        "mend: connect it to timer.expiries",
+        "fix: connect it to timer.expiries",
         "niclab: bad.toml: the assembly was refused",
     ] {
         assert!(complaint.contains(part), "no {part}:\n{complaint}");

@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use crate::support::niclab;
 
 #[test]
-fn a_profile_of_ones_own_works_by_path_and_is_refused_with_line_and_mend() {
+fn a_profile_of_ones_own_works_by_path_and_is_refused_with_line_and_fix() {
     let niclab = niclab();
     let path = |name: &str| niclab.folder().join(name).display().to_string();
     let (good, bad) = (path("good.toml"), path("bad.toml"));
@@ -24,7 +24,7 @@ fn a_profile_of_ones_own_works_by_path_and_is_refused_with_line_and_mend() {
     assert!(refused.stdout.contains("`mine`"), "the good one is checked all the same");
     let line = own.lines().position(|line| line.starts_with("clock_ps")).unwrap() + 1;
     let complaint = refused.stderr;
-    assert!(complaint.contains(&format!("bad.toml:{line}:")) && complaint.contains("mend: "), "{complaint}");
+    assert!(complaint.contains(&format!("bad.toml:{line}:")) && complaint.contains("fix: "), "{complaint}");
 
     let shown = niclab.run(["profile", "show", &good, "--json"]);
     let json = shown.json();

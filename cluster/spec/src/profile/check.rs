@@ -127,9 +127,9 @@ impl Check<'_> {
         let mut names = BTreeSet::new();
         for (name, key, machine) in ni.all_machines() {
             if !names.insert(name) {
-                let mend =
+                let fix =
                     format!("keep `[ni.machines.{name}]` and leave out `[ni.{name}]`, its earlier place");
-                self.refuse(&format!("ni.{key}"), format!("`{name}` is priced twice"), &mend);
+                self.refuse(&format!("ni.{key}"), format!("`{name}` is priced twice"), &fix);
             }
             if u64::try_from(largest_span_ps(machine, ni.clock_ps.value)).is_err() {
                 let what = format!(
@@ -175,12 +175,12 @@ mod tests {
         let error = Profile::from_source(&source).unwrap_err().to_string();
         let stated = error.strip_prefix("p.toml:").and_then(|rest| rest.split(':').next());
         assert_eq!(stated, Some((place + 1).to_string().as_str()), "{error}");
-        assert!(error.contains("mend: "), "{error}");
+        assert!(error.contains("fix: "), "{error}");
         (place + 1, error)
     }
 
     #[test]
-    fn each_impossible_number_is_refused_at_its_line_with_a_mend() {
+    fn each_impossible_number_is_refused_at_its_line_with_a_fix() {
         for (section, key, value, part) in [
             ("host", "send_ps", "-105000", "-105000"),
             ("host", "send_ps", "1.5", "floating point"),
@@ -237,7 +237,7 @@ mod tests {
             error.contains("`ni.machines.load.per_word_millicycles.value`: at this many cycles"),
             "{error}"
         );
-        assert!(error.contains("65536 bytes") && error.contains("mend: "), "{error}");
-        assert_eq!(error.matches("mend: ").count(), 1, "the other machines are quick enough");
+        assert!(error.contains("65536 bytes") && error.contains("fix: "), "{error}");
+        assert_eq!(error.matches("fix: ").count(), 1, "the other machines are quick enough");
     }
 }

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::error::Category;
 
 use super::{LedgerEntry, REPORT_VERSION, Report, parts, sum_of};
-use crate::{Place, Problem, SpecError};
+use crate::{Place, Problem, SpecError, renamed::rename_counts};
 
 /// What to do about a file that was no whole report.
 const MAKE_AGAIN: &str = "write it again with `niclab run --report json --report-file FILE` or `niclab sim`";
@@ -24,7 +24,7 @@ impl Report {
     ///
     /// # Errors
     /// [`SpecError`]: the file cannot be read, ends in the middle, is of another version, is no report at all, or its
-    /// total is not the sum of its parts. Each with the line and the mend.
+    /// total is not the sum of its parts. Each with the line and the fix.
     pub fn read(path: &Path) -> Result<Self, SpecError> {
         let text =
             fs::read_to_string(path).map_err(|error| SpecError::Read { path: path.to_owned(), error })?;
@@ -41,7 +41,11 @@ impl Report {
         if let Some(problem) = wrong_version(file, text, &header) {
             return Err(invalid(problem));
         }
-        let report: Self = serde_json::from_str(text).map_err(|error| invalid(broken(file, &error)))?;
+        let mut report: Self = serde_json::from_str(text).map_err(|error| invalid(broken(file, &error)))?;
+        for node in &mut report.nodes {
+            rename_counts(&mut node.nic_counts);
+            rename_counts(&mut node.device_faults);
+        }
         match report.wrong_total() {
             Some(what) => Err(invalid(Problem {
                 place: Some(place_of_key(file, text, "total")),
@@ -164,11 +168,29 @@ mod tests {
     }
 
     #[test]
+    fn report_with_the_names_of_the_version_before_is_read() {
+        let mut report = sample();
+        let node = &mut report.nodes[0];
+        node.adversarial = [("event_late".to_owned(), 3)].into();
+        (node.adversarial_seed, node.adversarial_reseeds) = (Some(7), 2);
+        node.kernel_debug_tools = vec!["kasan".to_owned()];
+        node.nic_counts.insert("duplicated".to_owned(), 4);
+        node.device_faults.insert("duplicated_interrupt".to_owned(), 5);
+        let text = report.to_json();
+        let old = text
+            .replace("\"adversarial", "\"unkind")
+            .replace("\"duplicated", "\"doubled")
+            .replace("\"kernel_debug_tools\"", "\"kernel_watchers\"");
+        assert_ne!(old, text);
+        assert_eq!(Report::from_json("r.json", &old).unwrap(), report);
+    }
+
+    #[test]
     fn a_truncated_report_is_named_as_such_wherever_it_ends() {
         let text = sample().to_json();
         for end in (0..text.trim_end().len()).step_by(7) {
             let error = complaint(&text[..end]);
-            assert!(error.contains("ends in the middle") && error.contains("mend: "), "{end}: {error}");
+            assert!(error.contains("ends in the middle") && error.contains("fix: "), "{end}: {error}");
         }
         let half = &text[..text.find("\"nodes\"").unwrap()];
         let line = half.matches('\n').count() + 1;
@@ -244,7 +266,7 @@ mod tests {
                 Ok(report) => prop_assert_eq!(report.wrong_total(), None),
                 Err(error) => {
                     let error = error.to_string();
-                    prop_assert!(error.starts_with("r.json:") && error.contains("mend: "), "{}", error);
+                    prop_assert!(error.starts_with("r.json:") && error.contains("fix: "), "{}", error);
                 }
             }
         }

@@ -36,8 +36,8 @@ pub fn page() -> String {
             };
             let _ = write!(
                 out,
-                "\n### {}\n\n{} {}\n\n* Mend: {}\n* {check}\n",
-                rule.name, rule.must, rule.why, rule.mend
+                "\n### {}\n\n{} {}\n\n* Fix: {}\n* {check}\n",
+                rule.name, rule.must, rule.why, rule.fix
             );
         }
     }

@@ -184,7 +184,7 @@ fn a_program_that_misbehaves_can_be_looked_at() {
     assert_eq!(output.status.code(), Some(0), "not stopped since `restart`");
     holds(
         &said[1],
-        &["the program was stopped: header 0: the program ran out of its end, at word 3", "mend: "],
+        &["the program was stopped: header 0: the program ran out of its end, at word 3", "fix: "],
     );
     holds(&said[1], &["next: nothing; the program's last word is 2"]);
     holds(&said[2], &["r1 0x0000000000000007 *"]);

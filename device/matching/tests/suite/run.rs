@@ -100,7 +100,7 @@ fn a_list_that_a_program_has_no_slots_for_is_refused() {
     let output = on_files(folder.path(), "run", &["--queue-program"], "");
     let complaint = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{complaint}");
-    for part in ["65536 items", "65535 slots", "mend: ", "--queue-program"] {
+    for part in ["65536 items", "65535 slots", "fix: ", "--queue-program"] {
         assert!(complaint.contains(part), "no {part}: {complaint}");
     }
     assert_eq!(json_of(folder.path(), &[], 0)["items"], 65_536, "hardware takes it");
@@ -194,14 +194,14 @@ fn an_answer_that_is_not_due_is_told_with_what_is() {
     for (source, parts) in [
         (answers(&[3]), ["answered 0x3 where a verdict was due, 0 or 1", "What travels"]),
         (answers(&[1, 0, 8, 3]), ["answered 0x3 where 2 was due", "offset and length"]),
-        (answers(&[1, 0, 8, 1]), ["answered 0x1 where 2 was due", "mend: "]),
+        (answers(&[1, 0, 8, 1]), ["answered 0x1 where 2 was due", "fix: "]),
         (
             "r1 = add r0, 1\nout = copy r1\nin\nin\nin\nin\nin\n".to_owned(),
             ["answered 0x1 before the item was sent", "judged next"],
         ),
         // Three items and the end of the list.
         (fails(3) + &"in\n".repeat(8) + &says(&[1]), ["answered 0x1 for the end of the list", "0 is due"]),
-        (fails(4) + &says(&[0]), ["answered 0x0 while no header was being matched", "mend: "]),
+        (fails(4) + &says(&[0]), ["answered 0x0 while no header was being matched", "fix: "]),
     ] {
         fs::write(folder.path().join("wrong.nma"), &source).unwrap();
         let headers = r#"[{"match_bits": 5, "node": 1, "process": 9, "length": 64}]"#;
@@ -332,7 +332,7 @@ fn what_was_found_before_a_program_misbehaved_is_printed() {
     assert_eq!(results["headers"].as_array().unwrap().len(), 1);
     assert_eq!(results["error"]["header"], 1);
     let message = results["error"]["message"].as_str().unwrap().to_owned();
-    assert!(message.contains("answered 0x7") && message.contains("mend: "), "{message}");
+    assert!(message.contains("answered 0x7") && message.contains("fix: "), "{message}");
 
     fs::write(folder.path().join("loop.nma"), "again: br again\nnop\nnop\n").unwrap();
     let output = on_files(folder.path(), "run", &["--program", "loop.nma", "--watchdog", "500"], "");
@@ -363,9 +363,9 @@ fn what_cannot_be_run_is_refused() {
             &["cannot read the program none.nmi"],
         ),
         (&["--program", "list.json"], "list.json", crate::support::LIST, &["list.json:1:1: error"]),
-        (&[], "list.json", "[{}]", &["list.json: [0]", "match_bits", "mend: "]),
+        (&[], "list.json", "[{}]", &["list.json: [0]", "match_bits", "fix: "]),
         (&["--trace", "/none/a.vcd"], "list.json", crate::support::LIST, &["/none/a.vcd", "fix: "]),
-        (&[], "headers.json", "[", &["headers.json", "mend: "]),
+        (&[], "headers.json", "[", &["headers.json", "fix: "]),
     ] {
         fs::write(folder.path().join(file), content).unwrap();
         let output = on_files(folder.path(), "run", options, "");

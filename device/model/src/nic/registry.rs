@@ -132,7 +132,7 @@ pub struct Seat {
 /// A card of any model.
 pub type AnyNic = Box<dyn Nic + Send>;
 
-/// Why there can be no such card: it names the parameter and the mend.
+/// Why there can be no such card: it names the parameter and the fix.
 pub type BuildError = Box<dyn core::error::Error + Send + Sync>;
 
 /// One thing that a cluster file can say of a card.
@@ -254,7 +254,7 @@ pub struct Problem {
     pub key: &'static str,
     /// What is wrong.
     pub what: String,
-    /// How to mend it.
+    /// How to fix it.
     pub remedy: String,
 }
 

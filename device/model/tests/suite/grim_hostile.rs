@@ -140,7 +140,7 @@ impl World {
     }
 
     /// The enemy gives up what it has begun, and a new program has the first port.
-    fn mend(&mut self) {
+    fn fix(&mut self) {
         for channel in 0..=u8::MAX {
             let sequence = self.next.get(&channel).copied().unwrap_or(0);
             self.inject(frame(header(channel, sequence, Kind::Void), &[]));
@@ -504,7 +504,7 @@ proptest! {
             }
         }
         world.exchange(Some(0));
-        world.mend();
+        world.fix();
     }
 
     #[test]
@@ -540,6 +540,6 @@ proptest! {
             world.listen();
         }
         world.exchange(Some(0));
-        world.mend();
+        world.fix();
     }
 }

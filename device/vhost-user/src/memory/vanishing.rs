@@ -171,8 +171,8 @@ extern "C" fn on_bus_error(signal: i32, info: *mut libc::siginfo_t, _context: *m
     // SAFETY: the kernel gives a valid structure to a handler that was installed with SA_SIGINFO.
     let (code, address) = unsafe { ((*info).si_code, (*info).si_addr() as usize) };
     // Codes from 0 down were sent by a process: then there is no address.
-    let is_mended = code > 0 && remedy(address);
-    if !is_mended {
+    let is_fixed = code > 0 && remedy(address);
+    if !is_fixed {
         take_ordinary_course(signal, code);
     }
     // SAFETY: as above.

@@ -736,7 +736,7 @@ impl World<'_> {
         self.tell_link(node);
     }
 
-    /// The link of `node` may have been cut or mended: its driver is told, if its card has stations.
+    /// The link of `node` may have been cut or restored: its driver is told, if its card has stations.
     pub fn tell_link(&mut self, node: usize) {
         let is_cut = self.common.network.faults().get(node).is_some_and(|faults| faults.partition);
         if let Some(card) = self.nodes.card_mut(node) {

@@ -1,5 +1,5 @@
 //! Assemblies of protocol components as TOML: [`read`] makes one of a source, or says what is wrong with it, where, and
-//! how to mend it; [`open`] takes images as well; [`show`] draws one.
+//! how to fix it; [`open`] takes images as well; [`show`] draws one.
 //!
 //! docs/ASSEMBLIES.md describes the language.
 

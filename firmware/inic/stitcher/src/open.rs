@@ -23,7 +23,7 @@ pub fn open(file: &str, bytes: &[u8]) -> Result<Checked, Refused> {
     }
     let source = str::from_utf8(bytes).map_err(|_| {
         Refused(format!(
-            "{file}: this is neither TOML nor the image of an assembly\n  mend: name another file\n"
+            "{file}: this is neither TOML nor the image of an assembly\n  fix: name another file\n"
         ))
     })?;
     read(source).map_err(|rejected| Refused(render(&rejected.diagnostics, rejected.more, file, source)))
@@ -34,7 +34,7 @@ fn of_image(file: &str, bytes: &[u8]) -> Result<Checked, Refused> {
     assembly.check().map_err(|faults| {
         let mut text = String::new();
         for fault in faults {
-            let _ = writeln!(text, "{file}: error: {fault}\n  mend: {}", fault.problem.mend());
+            let _ = writeln!(text, "{file}: error: {fault}\n  fix: {}", fault.problem.fix());
         }
         Refused(text)
     })

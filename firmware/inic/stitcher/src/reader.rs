@@ -22,7 +22,7 @@ type Value<'a> = Spanned<DeValue<'a>>;
 /// The assembly that a source describes.
 ///
 /// # Errors
-/// [`Rejected`]: all that is wrong with it, each with its place and the mend. What is checked of the whole is only
+/// [`Rejected`]: all that is wrong with it, each with its place and the fix. What is checked of the whole is only
 /// looked for where every part could be read.
 pub fn read(source: &str) -> Result<Checked, Rejected> {
     let mut reader = Reader { source, ..Reader::default() };
@@ -67,7 +67,7 @@ impl Reader<'_> {
             Part::Connection(place) => self.connections.get(place),
         };
         let span = span.cloned().unwrap_or(0..0);
-        self.error(&span, fault.to_string(), fault.problem.mend());
+        self.error(&span, fault.to_string(), fault.problem.fix());
     }
 
     fn document(&mut self, document: &DeTable<'_>) {

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! docs/match/MACHINE.md describes the language. Whatever is wrong with a source becomes a
-//! [`niclab_source::Diagnostic`], which names the place and the mend.
+//! [`niclab_source::Diagnostic`], which names the place and the fix.
 
 mod cursor;
 mod hazards;

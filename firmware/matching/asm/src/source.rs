@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_the_place_and_the_mend() {
+    fn errors_name_the_place_and_the_fix() {
         complains("r1 = ad r2, 4", "1:6: nothing is called `ad`", "`add`?");
         complains("r1 = add r2 4", "1:13: `,` must stand here", "comma");
         complains("r1 = add r2,", "1:12: ", "missing behind this");
@@ -545,7 +545,7 @@ mod tests {
         assert_eq!(lines[0], "x.nma:2:15: error: nothing is called `wrong`");
         assert_eq!(lines[1], "  2 |  r1 = add r2, wrong");
         assert_eq!(lines[2], "    |               ^^^^^");
-        assert!(lines[3].starts_with("  mend: "), "{text}");
+        assert!(lines[3].starts_with("  fix: "), "{text}");
     }
 
     proptest! {

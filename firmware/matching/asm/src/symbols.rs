@@ -205,11 +205,11 @@ mod tests {
         let place = Place::default();
         (0..1_000)
             .for_each(|name| symbols.define(&format!("label{name}"), Meaning::Label(name), place).unwrap());
-        let mends: Vec<String> = (0..1_000)
+        let fixes: Vec<String> = (0..1_000)
             .map(|name| symbols.look_up(&format!("lable{name}"), place).unwrap_err().remedy)
             .collect();
-        assert!(mends[0].contains("did you mean `label0`?"), "{}", mends[0]);
-        assert_eq!(mends.iter().filter(|remedy| remedy.contains("did you mean")).count(), MAX_SEARCHES);
+        assert!(fixes[0].contains("did you mean `label0`?"), "{}", fixes[0]);
+        assert_eq!(fixes.iter().filter(|remedy| remedy.contains("did you mean")).count(), MAX_SEARCHES);
         assert_eq!(symbols.searches.get(), MAX_SEARCHES);
         // A name that is known is not searched for.
         let symbols = Symbols { searches: Cell::new(0), ..symbols };

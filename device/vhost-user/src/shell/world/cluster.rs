@@ -176,7 +176,7 @@ impl Cluster {
                 }
             }
             world.common.turn = Turn::WHOLE;
-            world.mend(&left);
+            world.fix(&left);
         }
         world
     }
@@ -217,7 +217,7 @@ impl Cluster {
                 world.count_stalled();
                 if has_left {
                     let left = world.common.scope.clone();
-                    world.mend(&left);
+                    world.fix(&left);
                 }
                 return Ok(world);
             }
@@ -364,7 +364,7 @@ impl World<'_> {
 
     /// Carries out what the cards of these nodes wanted done when their part was cut: first what was about to be.
     #[cold]
-    fn mend(&mut self, nodes: &Numbers) {
+    fn fix(&mut self, nodes: &Numbers) {
         let is_first = |node: &usize| self.nodes.get(*node).is_some_and(|node| !node.unsent.is_empty());
         let (first, others): (Numbers, Numbers) = nodes.iter().copied().partition(is_first);
         first.into_iter().chain(others).for_each(|node| self.carry_out(node));

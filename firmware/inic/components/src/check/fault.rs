@@ -1,4 +1,4 @@
-//! What can be wrong with an assembly, where, and how to mend it.
+//! What can be wrong with an assembly, where, and how to fix it.
 
 use core::fmt;
 
@@ -311,7 +311,7 @@ fn partners(of: &Port) -> Vec<String> {
 impl Problem {
     /// What to do about it.
     #[must_use]
-    pub fn mend(&self) -> String {
+    pub fn fix(&self) -> String {
         match self {
             Self::Number { kind, found: 0 } => format!("add `{kind} = {{}}` to the components"),
             Self::Number { kind, .. } => format!("keep one {kind}"),

@@ -53,7 +53,7 @@ fn harmless(image: &[u8]) -> Result<(), TestCaseError> {
         prop_assert_eq!(&assembly.encode()[..], image);
         if let Err(faults) = assembly.check() {
             for fault in faults {
-                prop_assert!(!fault.to_string().is_empty() && !fault.problem.mend().is_empty());
+                prop_assert!(!fault.to_string().is_empty() && !fault.problem.fix().is_empty());
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Everything that can be wrong with a source is found, at its line, with the mend.
+//! Everything that can be wrong with a source is found, at its line, with the fix.
 
 use niclab_source::Rejected;
 use niclab_stitcher::{open, read};
@@ -14,7 +14,7 @@ fn source(name: &str) -> &'static str {
 }
 
 /// A change of a bundled assembly: its name, what is replaced by what (all of them, one after the other), the beginning
-/// of the line that is named, and parts of message and mend.
+/// of the line that is named, and parts of message and fix.
 type Change<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a str, [&'a str; 2]);
 
 fn changed(name: &str, replacements: &[(&str, &str)]) -> String {
@@ -27,14 +27,14 @@ fn changed(name: &str, replacements: &[(&str, &str)]) -> String {
 }
 
 fn hold(changes: &[Change<'_>]) {
-    for (name, replacements, line, [message, mend]) in changes {
+    for (name, replacements, line, [message, fix]) in changes {
         let text = changed(name, replacements);
         let Err(Rejected { diagnostics, .. }) = read(&text) else { panic!("{replacements:?} is accepted") };
         let found = diagnostics.iter().any(|found| {
             let at = text.lines().nth(found.place.line - 1).unwrap_or_default();
-            at.starts_with(line) && found.what.contains(message) && found.remedy.contains(mend)
+            at.starts_with(line) && found.what.contains(message) && found.remedy.contains(fix)
         });
-        assert!(found, "{replacements:?} at {line}: no {message}; {mend}: {diagnostics:#?}");
+        assert!(found, "{replacements:?} at {line}: no {message}; {fix}: {diagnostics:#?}");
     }
 }
 
@@ -416,5 +416,5 @@ fn a_source_with_many_mistakes_says_so_in_bounds() {
     assert_eq!(rejected.errors, 36, "of one hundred, 64 fit");
     let empty = open("empty", b"").unwrap_err().to_string();
     assert!(empty.contains("empty:1:1: error: 0 components are of kind rcv_pkt"), "{empty}");
-    assert!(empty.contains("mend: add `rcv_pkt = {}`"), "{empty}");
+    assert!(empty.contains("fix: add `rcv_pkt = {}`"), "{empty}");
 }
