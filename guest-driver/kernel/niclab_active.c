@@ -16,7 +16,7 @@
 #define NICLAB_ACTIVE_ERRORS 64U
 
 /* Of frames for an earlier driver every so many is answered, where nothing is acknowledged. */
-#define NICLAB_STRANGERS 32U
+#define NICLAB_STALE_FRAMES 32U
 
 /* How long a message waits for a buffer of its port, and with it all of its sender behind it. */
 #define NICLAB_ACTIVE_PATIENCE (HZ / 10)
@@ -319,7 +319,7 @@ static void niclab_active_begin_anew(struct niclab_rings *rings, u32 node)
 static bool niclab_active_is_current(struct niclab_rings *rings, u32 node, const struct niclab_frame_head *head)
 {
 	struct niclab_partner *peer = &rings->peers[node];
-	u32 every = rings->terms.acknowledge_every ? rings->terms.acknowledge_every : NICLAB_STRANGERS;
+	u32 every = rings->terms.acknowledge_every ? rings->terms.acknowledge_every : NICLAB_STALE_FRAMES;
 	u8 source = head->source_port >> NICLAB_INCARNATION_SHIFT;
 	u8 target = head->target_port >> NICLAB_INCARNATION_SHIFT;
 
@@ -333,7 +333,7 @@ static bool niclab_active_is_current(struct niclab_rings *rings, u32 node, const
 	if (!target || target == rings->incarnation)
 		return true;
 	/* It does not know yet. Not each time: a node keeps a buffer for one answer. */
-	if ((head->kind & NICLAB_FRAME_KIND_MASK) == NICLAB_FRAME_DATA && !(peer->strangers++ % every) &&
+	if ((head->kind & NICLAB_FRAME_KIND_MASK) == NICLAB_FRAME_DATA && !(peer->stale_frames++ % every) &&
 	    niclab_ring_free_count(&rings->send))
 		niclab_active_answer(rings, node);
 	return false;

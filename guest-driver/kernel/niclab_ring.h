@@ -98,7 +98,7 @@ struct niclab_sending {
  * @sender: see niclab.h. Frames of a node do not mix those of two messages.
  * @incarnation: its driver, of those that there were; zero: nothing was heard of it.
  * @begun: how often its driver began anew.
- * @strangers: frames of it that were for an earlier driver of this node.
+ * @stale_frames: frames of it that were for an earlier driver of this node.
  * @is_known: a frame of this driver of it has come, or was told to come from 1 on.
  * @sent: number of the last frame sent to it.
  * @acknowledged: number of the last of these that it has taken.
@@ -116,7 +116,7 @@ struct niclab_partner {
 	u8 incarnation;
 	bool is_known;
 	u32 begun;
-	u32 strangers;
+	u32 stale_frames;
 	u32 sent;
 	u32 acknowledged;
 	u32 taken;

@@ -94,7 +94,7 @@ pub const FAULTS: &[Fault] = &[
         finder: Finder::Swarm,
     },
     Fault {
-        name: "a descriptor goes back with its frame's damage untold",
+        name: "a descriptor goes back with its frame's damage unreported",
         component: "../../gamma/receive",
         sound: "let fault = arrived.fault | fault;",
         broken: "let fault = if FAULT { fault } else { arrived.fault | fault };",

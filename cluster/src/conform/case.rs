@@ -166,7 +166,7 @@ pub struct Choice {
     pub only: Option<Kind>,
     /// The first seed.
     pub from: u64,
-    /// How many there are of each kind whose moments or manners follow from the seed, or of the one kind.
+    /// How many there are of each kind whose moments or behaviour follow from the seed, or of the one kind.
     pub seeds: Option<u64>,
     /// Whether some cases come a second time, with guests whose kernel watches.
     pub with_debug_kernel: bool,

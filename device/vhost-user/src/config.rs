@@ -14,7 +14,7 @@ use niclab_spec::pci::MAX_QUEUE_PAIRS;
 use thiserror::Error;
 
 use crate::shell::NodeInfo;
-use crate::shell::manners::{AT_LIMIT_MS, MARGIN_MS};
+use crate::shell::adversary::{AT_LIMIT_MS, MARGIN_MS};
 use crate::shell::pages::{Pages, PagesError};
 use crate::shell::wait::Policy;
 use crate::shell::world::cluster::Cluster;

@@ -531,7 +531,7 @@ fn card_figures(card: &Card) -> NodeFigures {
     }
     (figures.device_faults, figures.device_fault_log) = device_faults(&*card.nic);
     figures.adversarial = adversarial(card.nic.adversarial().into_iter().flat_map(Adversarial::counts));
-    figures.adversarial.append(&mut adversarial(card.manners.iter().flat_map(|manners| manners.counts())));
+    figures.adversarial.append(&mut adversarial(card.adversary.iter().flat_map(|adversary| adversary.counts())));
     // Shell and model have the same seeds.
     figures.adversarial_seed = card.nic.adversarial().map(Adversarial::seed);
     figures.adversarial_reseeds = card.nic.adversarial().map_or(0, Adversarial::reseeds);

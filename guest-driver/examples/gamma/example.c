@@ -61,7 +61,7 @@ struct example {
 	/* Numbers of frames: sent to the peer and acknowledged; come from it, and told so. */
 	u32 sent, acknowledged, come, told;
 	/* Messages in the list; frames for a driver that was here before. */
-	u32 waiting, strangers;
+	u32 waiting, stale_frames;
 	/* Which driver of its node, 1 to 15, this one is, and the peer's: 0 before it is known. */
 	u8 ours, theirs;
 	bool is_met, is_lossy;
@@ -203,7 +203,7 @@ static bool is_current(struct example *e, const struct niclab_frame_head *head)
 		return true;
 	/* It does not know of this driver yet. Not each time: it has a buffer for one answer. */
 	if ((head->kind & NICLAB_FRAME_KIND_MASK) == NICLAB_FRAME_DATA &&
-	    !(e->strangers++ % max(e->terms.acknowledge_every, 1U)))
+	    !(e->stale_frames++ % max(e->terms.acknowledge_every, 1U)))
 		acknowledge(e, 0);
 	return false;
 }

@@ -48,17 +48,17 @@ impl Group {
         let port = Port::open(device, PortOptions::default().port(PORT).buffers(BUFFERS, BUFFER_BYTES))?;
         let (rank, size) = (port.address().node, device.info().nodes);
         let mut group = Self { port, rank, size, step: HELLO, inbox: HashMap::new() };
-        let mut strangers: Vec<u32> = (0..size).filter(|&node| node != rank).collect();
+        let mut unmet: Vec<u32> = (0..size).filter(|&node| node != rank).collect();
         let begun = Instant::now();
-        while !strangers.is_empty() {
-            for &node in &strangers {
+        while !unmet.is_empty() {
+            for &node in &unmet {
                 group.send(node, HELLO, &[])?;
             }
             match group.look(GREETING) {
                 Err(Error::TimedOut { .. }) if begun.elapsed() < LIMIT => continue,
                 looked => looked?,
             }
-            for known in strangers.extract_if(.., |node| group.inbox.contains_key(&(*node, HELLO))) {
+            for known in unmet.extract_if(.., |node| group.inbox.contains_key(&(*node, HELLO))) {
                 // Who was heard has opened its port: this one it gets.
                 group.send(known, HELLO, &[])?;
             }

@@ -25,27 +25,27 @@ static void check(int result, const char *what)
 }
 
 /* Waits for an event of this kind, which must say that it is done. */
-static void await(niclab_posts_port *port, uint32_t kind, const char *what)
+static void await(niclab_inic_port *port, uint32_t kind, const char *what)
 {
-	niclab_posts_event event;
+	niclab_inic_event event;
 
-	check(niclab_posts_next_event(port, &event, TIMEOUT_US), what);
+	check(niclab_inic_next_event(port, &event, TIMEOUT_US), what);
 	if (event.kind == kind && event.result == 0)
 		return;
-	fprintf(stderr, "inic_collective: %s: %s\n", what, niclab_posts_result_text(event.result));
+	fprintf(stderr, "inic_collective: %s: %s\n", what, niclab_inic_result_text(event.result));
 	exit(EXIT_FAILURE);
 }
 
-static void barrier(niclab_posts_port *port)
+static void barrier(niclab_inic_port *port)
 {
-	check(niclab_posts_barrier(port, GROUP, 0, false, TIMEOUT_US), "ask for a barrier");
-	await(port, NICLAB_POSTS_DONE, "wait for all nodes");
+	check(niclab_inic_barrier(port, GROUP, 0, false, TIMEOUT_US), "ask for a barrier");
+	await(port, NICLAB_INIC_DONE, "wait for all nodes");
 }
 
 int main(int count, char **arguments)
 {
 	niclab_device *device;
-	niclab_posts_port *port;
+	niclab_inic_port *port;
 	niclab_region *own, *heard;
 	niclab_info info;
 	uint32_t nodes[MOST_NODES];
@@ -53,28 +53,28 @@ int main(int count, char **arguments)
 
 	check(niclab_open(count > 1 ? arguments[1] : NULL, &device), "open the NIC");
 	check(niclab_get_info(device, &info), "ask the NIC");
-	check(niclab_posts_open(device, 0, EVENTS, &port), "open the port");
-	check(niclab_posts_allocate(port, BYTES, &own), "register memory for the values");
-	check(niclab_posts_allocate(port, BYTES, &heard), "register memory to hear of the sum");
+	check(niclab_inic_open(device, 0, EVENTS, &port), "open the port");
+	check(niclab_inic_allocate(port, BYTES, &own), "register memory for the values");
+	check(niclab_inic_allocate(port, BYTES, &heard), "register memory to hear of the sum");
 	values = niclab_region_memory(own);
 	told = niclab_region_memory(heard);
 	for (uint32_t node = 0; node < info.nodes && node < MOST_NODES; node++)
 		nodes[node] = node;
 	for (int64_t index = 0; index < VALUES; index++)
 		values[index] = index * (info.node + 1);
-	check(niclab_posts_receive(port, heard, 0, BYTES, 0, false, TIMEOUT_US), "post room");
-	check(niclab_posts_group(port, GROUP, nodes, info.nodes), "make the group");
+	check(niclab_inic_receive(port, heard, 0, BYTES, 0, false, TIMEOUT_US), "post room");
+	check(niclab_inic_group(port, GROUP, nodes, info.nodes), "make the group");
 	barrier(port);
 
-	check(niclab_posts_reduce(port, GROUP, own, 0, BYTES, NICLAB_POSTS_SUM, NICLAB_POSTS_SIGNED_64, 0, false, TIMEOUT_US),
+	check(niclab_inic_reduce(port, GROUP, own, 0, BYTES, NICLAB_INIC_SUM, NICLAB_INIC_SIGNED_64, 0, false, TIMEOUT_US),
 	      "ask for a sum");
-	await(port, NICLAB_POSTS_DONE, "wait for the sum");
+	await(port, NICLAB_INIC_DONE, "wait for the sum");
 	if (info.node == 0) {
-		check(niclab_posts_multicast(port, GROUP, own, 0, BYTES, 0, false, TIMEOUT_US), "tell the others");
-		await(port, NICLAB_POSTS_DONE, "wait until all have heard");
+		check(niclab_inic_multicast(port, GROUP, own, 0, BYTES, 0, false, TIMEOUT_US), "tell the others");
+		await(port, NICLAB_INIC_DONE, "wait until all have heard");
 		told = values;
 	} else {
-		await(port, NICLAB_POSTS_RECEIVED, "hear of the sum");
+		await(port, NICLAB_INIC_RECEIVED, "hear of the sum");
 	}
 	sum = (int64_t)info.nodes * (info.nodes + 1) / 2;
 	for (int64_t index = 0; index < VALUES; index++) {
@@ -85,10 +85,10 @@ int main(int count, char **arguments)
 	}
 	barrier(port);
 	printf("node %u: %u nodes have added %d values\n", info.node, info.nodes, VALUES);
-	check(niclab_posts_group(port, GROUP, NULL, 0), "drop the group");
+	check(niclab_inic_group(port, GROUP, NULL, 0), "drop the group");
 	niclab_region_release(own);
 	niclab_region_release(heard);
-	niclab_posts_close(port);
+	niclab_inic_close(port);
 	niclab_close(device);
 	return EXIT_SUCCESS;
 }

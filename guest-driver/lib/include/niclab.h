@@ -236,72 +236,72 @@
 /**
  * Event: the card has all data of a message, and needs its memory no more.
  */
-#define NICLAB_POSTS_SENT 1
+#define NICLAB_INIC_SENT 1
 
 /**
  * Event: a message is in the memory that was posted for it.
  */
-#define NICLAB_POSTS_RECEIVED 2
+#define NICLAB_INIC_RECEIVED 2
 
 /**
  * Event: a command was refused.
  */
-#define NICLAB_POSTS_REFUSED 3
+#define NICLAB_INIC_REFUSED 3
 
 /**
  * Event: a message was not delivered, and the card has given up.
  */
-#define NICLAB_POSTS_FAILED 4
+#define NICLAB_INIC_FAILED 4
 
 /**
  * Event: a barrier, a multicast or a reduction is over; the result says whether it is done.
  */
-#define NICLAB_POSTS_DONE 5
+#define NICLAB_INIC_DONE 5
 
 /**
  * A reduction's operator: the sum. Integers wrap.
  */
-#define NICLAB_POSTS_SUM 1
+#define NICLAB_INIC_SUM 1
 
 /**
  * The least.
  */
-#define NICLAB_POSTS_MIN 2
+#define NICLAB_INIC_MIN 2
 
 /**
  * The greatest.
  */
-#define NICLAB_POSTS_MAX 3
+#define NICLAB_INIC_MAX 3
 
 /**
  * A reduction's values: int32_t.
  */
-#define NICLAB_POSTS_SIGNED_32 1
+#define NICLAB_INIC_SIGNED_32 1
 
 /**
  * int64_t.
  */
-#define NICLAB_POSTS_SIGNED_64 2
+#define NICLAB_INIC_SIGNED_64 2
 
 /**
  * uint32_t.
  */
-#define NICLAB_POSTS_UNSIGNED_32 3
+#define NICLAB_INIC_UNSIGNED_32 3
 
 /**
  * uint64_t.
  */
-#define NICLAB_POSTS_UNSIGNED_64 4
+#define NICLAB_INIC_UNSIGNED_64 4
 
 /**
  * double.
  */
-#define NICLAB_POSTS_DOUBLE 5
+#define NICLAB_INIC_DOUBLE 5
 
 /**
- * niclab_posts_set_rules: messages of any node.
+ * niclab_inic_set_rules: messages of any node.
  */
-#define NICLAB_POSTS_ANY_NODE 4294967295
+#define NICLAB_INIC_ANY_NODE 4294967295
 
 /**
  * An active port.
@@ -331,7 +331,7 @@ typedef struct niclab_match_port niclab_match_port;
 /**
  * The open port of a NIC that posts messages.
  */
-typedef struct niclab_posts_port niclab_posts_port;
+typedef struct niclab_inic_port niclab_inic_port;
 
 /**
  * Memory registered for a port.
@@ -661,18 +661,18 @@ typedef struct {
    */
   uint64_t message;
   /**
-   * Node that sent what was received; of NICLAB_POSTS_DONE the group; else the node that it was for.
+   * Node that sent what was received; of NICLAB_INIC_DONE the group; else the node that it was for.
    */
   uint32_t node;
   /**
-   * NICLAB_POSTS_SENT and the others.
+   * NICLAB_INIC_SENT and the others.
    */
   uint32_t kind;
   /**
-   * 0: done; 1: done, but cut; anything else: not done, niclab_posts_result_text() says why.
+   * 0: done; 1: done, but cut; anything else: not done, niclab_inic_result_text() says why.
    */
   uint32_t result;
-} niclab_posts_event;
+} niclab_inic_event;
 
 #ifdef __cplusplus
 extern "C" {
@@ -1209,7 +1209,7 @@ int niclab_match_counter(niclab_match_port *port,
 /**
  * What a result of an event means, in English; never null. Valid for ever.
  */
-const char *niclab_posts_result_text(uint32_t result);
+const char *niclab_inic_result_text(uint32_t result);
 
 /**
  * Opens port `number`, or any free one for NICLAB_ANY_PORT, with a queue of `events` (a power of two from 8 on; 0 for
@@ -1219,46 +1219,46 @@ const char *niclab_posts_result_text(uint32_t result);
  *
  * `device` must be null or from niclab_open, `port` null or valid for a store.
  */
-int niclab_posts_open(const niclab_device *device,
+int niclab_inic_open(const niclab_device *device,
                       uint32_t number,
                       uint32_t events,
-                      niclab_posts_port **port);
+                      niclab_inic_port **port);
 
 /**
  * Closes a port, as soon as its regions are released too. Null is ignored.
  *
  * # Safety
  *
- * `port` must be null or from niclab_posts_open, and is not to be used again.
+ * `port` must be null or from niclab_inic_open, and is not to be used again.
  */
-void niclab_posts_close(niclab_posts_port *port);
+void niclab_inic_close(niclab_inic_port *port);
 
 /**
  * The port's number.
  *
  * # Safety
  *
- * `port` must be null or from niclab_posts_open; null has the number NICLAB_ANY_PORT.
+ * `port` must be null or from niclab_inic_open; null has the number NICLAB_ANY_PORT.
  */
-uint32_t niclab_posts_number(const niclab_posts_port *port);
+uint32_t niclab_inic_number(const niclab_inic_port *port);
 
 /**
  * Sets how the port waits: NICLAB_SPIN, NICLAB_BLOCK or NICLAB_ADAPTIVE.
  *
  * # Safety
  *
- * `port` must be null or from niclab_posts_open.
+ * `port` must be null or from niclab_inic_open.
  */
-int niclab_posts_set_wait_policy(niclab_posts_port *port, int policy);
+int niclab_inic_set_wait_policy(niclab_inic_port *port, int policy);
 
 /**
  * Allocates and registers at least `bytes` of memory, zeros all of them. niclab_region_memory() says where they are.
  *
  * # Safety
  *
- * `port` must be null or from niclab_posts_open, `region` null or valid for a store.
+ * `port` must be null or from niclab_inic_open, `region` null or valid for a store.
  */
-int niclab_posts_allocate(const niclab_posts_port *port,
+int niclab_inic_allocate(const niclab_inic_port *port,
                           uint64_t bytes,
                           niclab_region **region);
 
@@ -1268,24 +1268,24 @@ int niclab_posts_allocate(const niclab_posts_port *port,
  *
  * # Safety
  *
- * `port` must be null or from niclab_posts_open, `region` null or valid for a store, `memory` null or valid for reads
+ * `port` must be null or from niclab_inic_open, `region` null or valid for a store, `memory` null or valid for reads
  * and writes of `bytes` as long as said above. What the NIC may write, the program reads after its event only.
  */
-int niclab_posts_register(const niclab_posts_port *port,
+int niclab_inic_register(const niclab_inic_port *port,
                           void *memory,
                           uint64_t bytes,
                           niclab_region **region);
 
 /**
- * Sends `bytes` of a region from `offset` on to `node`: a multiple of 4, and not 0. With `tells`, NICLAB_POSTS_SENT
+ * Sends `bytes` of a region from `offset` on to `node`: a multiple of 4, and not 0. With `tells`, NICLAB_INIC_SENT
  * tells when the memory may be used again. Waits for room up to `timeout_us`; 0 does not wait, and fails with
  * NICLAB_ERROR_AGAIN.
  *
  * # Safety
  *
- * `port` must be null or from niclab_posts_open, `region` null or from this library.
+ * `port` must be null or from niclab_inic_open, `region` null or from this library.
  */
-int niclab_posts_send(niclab_posts_port *port,
+int niclab_inic_send(niclab_inic_port *port,
                       uint32_t node,
                       const niclab_region *region,
                       uint64_t offset,
@@ -1296,13 +1296,13 @@ int niclab_posts_send(niclab_posts_port *port,
 
 /**
  * Posts `bytes` of a region from `offset` on, a multiple of 4 and not 0, for one message from whichever node. With
- * `interrupts`, the NIC interrupts once the event of the message is there. Waits for room as niclab_posts_send does.
+ * `interrupts`, the NIC interrupts once the event of the message is there. Waits for room as niclab_inic_send does.
  *
  * # Safety
  *
- * As niclab_posts_send.
+ * As niclab_inic_send.
  */
-int niclab_posts_receive(niclab_posts_port *port,
+int niclab_inic_receive(niclab_inic_port *port,
                          const niclab_region *region,
                          uint64_t offset,
                          uint64_t bytes,
@@ -1312,14 +1312,14 @@ int niclab_posts_receive(niclab_posts_port *port,
 
 /**
  * Changes when the NIC interrupts, beside receives that ask for it: for so many bytes that came; `at_end` of a message
- * for those that are pooled; for each message of so many bytes or more; of `node`, or NICLAB_POSTS_ANY_NODE. 0 turns a
+ * for those that are pooled; for each message of so many bytes or more; of `node`, or NICLAB_INIC_ANY_NODE. 0 turns a
  * rule off.
  *
  * # Safety
  *
- * `port` must be null or from niclab_posts_open.
+ * `port` must be null or from niclab_inic_open.
  */
-int niclab_posts_set_rules(const niclab_posts_port *port,
+int niclab_inic_set_rules(const niclab_inic_port *port,
                            uint64_t chunk_bytes,
                            bool at_end,
                            uint64_t min_message_bytes,
@@ -1330,23 +1330,23 @@ int niclab_posts_set_rules(const niclab_posts_port *port,
  *
  * # Safety
  *
- * `port` must be null or from niclab_posts_open, `nodes` valid for reads of `count` numbers, or null where there are
+ * `port` must be null or from niclab_inic_open, `nodes` valid for reads of `count` numbers, or null where there are
  * none.
  */
-int niclab_posts_group(const niclab_posts_port *port,
+int niclab_inic_group(const niclab_inic_port *port,
                        uint32_t group,
                        const uint32_t *nodes,
                        uint32_t count);
 
 /**
- * Waits for all members of a group: NICLAB_POSTS_DONE tells that all have come. With `interrupts`, the NIC interrupts
- * then. Waits for room as niclab_posts_send does.
+ * Waits for all members of a group: NICLAB_INIC_DONE tells that all have come. With `interrupts`, the NIC interrupts
+ * then. Waits for room as niclab_inic_send does.
  *
  * # Safety
  *
- * `port` must be null or from niclab_posts_open.
+ * `port` must be null or from niclab_inic_open.
  */
-int niclab_posts_barrier(niclab_posts_port *port,
+int niclab_inic_barrier(niclab_inic_port *port,
                          uint32_t group,
                          uint64_t user,
                          bool interrupts,
@@ -1354,13 +1354,13 @@ int niclab_posts_barrier(niclab_posts_port *port,
 
 /**
  * Sends `bytes` of a region from `offset` on to all other members of a group, each of which must have posted room:
- * NICLAB_POSTS_DONE tells that all have it. Otherwise as niclab_posts_barrier.
+ * NICLAB_INIC_DONE tells that all have it. Otherwise as niclab_inic_barrier.
  *
  * # Safety
  *
- * As niclab_posts_send.
+ * As niclab_inic_send.
  */
-int niclab_posts_multicast(niclab_posts_port *port,
+int niclab_inic_multicast(niclab_inic_port *port,
                            uint32_t group,
                            const niclab_region *region,
                            uint64_t offset,
@@ -1370,14 +1370,14 @@ int niclab_posts_multicast(niclab_posts_port *port,
                            int64_t timeout_us);
 
 /**
- * Combines `bytes` of values of a region from `offset` on with those of all other members, by NICLAB_POSTS_SUM and the
- * others: NICLAB_POSTS_DONE tells that the result stands in their place. Otherwise as niclab_posts_barrier.
+ * Combines `bytes` of values of a region from `offset` on with those of all other members, by NICLAB_INIC_SUM and the
+ * others: NICLAB_INIC_DONE tells that the result stands in their place. Otherwise as niclab_inic_barrier.
  *
  * # Safety
  *
- * As niclab_posts_send.
+ * As niclab_inic_send.
  */
-int niclab_posts_reduce(niclab_posts_port *port,
+int niclab_inic_reduce(niclab_inic_port *port,
                         uint32_t group,
                         const niclab_region *region,
                         uint64_t offset,
@@ -1393,9 +1393,9 @@ int niclab_posts_reduce(niclab_posts_port *port,
  *
  * # Safety
  *
- * `port` must be null or from niclab_posts_open, `event` null or valid for a store.
+ * `port` must be null or from niclab_inic_open, `event` null or valid for a store.
  */
-int niclab_posts_next_event(niclab_posts_port *port, niclab_posts_event *event, int64_t timeout_us);
+int niclab_inic_next_event(niclab_inic_port *port, niclab_inic_event *event, int64_t timeout_us);
 
 /**
  * Deregisters memory: once this returns, the NIC touches it no more. Its entries are unlinked without events. Null is

@@ -9,7 +9,7 @@
 pub mod gamma;
 pub mod grim;
 pub mod matching;
-pub mod posts;
+pub mod inic;
 pub mod region;
 
 use std::borrow::Cow;

@@ -14,7 +14,7 @@ use niclab_abi::posts::{
 };
 use niclab_abi::receive::SLICE_WORDS;
 use niclab_abi::{from_words, to_words};
-use niclab_user::capi::posts::*;
+use niclab_user::capi::inic::*;
 use niclab_user::capi::region::*;
 use niclab_user::capi::{NICLAB_ERROR_AGAIN, NICLAB_ERROR_VALUE, NICLAB_OK};
 use niclab_user::posts::{
@@ -323,45 +323,45 @@ fn groups_are_made_asked_and_dropped() {
 
 #[test]
 fn c_programs_do_the_same() {
-    let mut port = niclab_posts_port(port());
+    let mut port = niclab_inic_port(port());
     let port = &raw mut port;
     let mut region = null_mut();
     let mut event =
-        niclab_posts_event { user: 0, bytes: 0, moved_bytes: 0, message: 0, node: 0, kind: 0, result: 0 };
+        niclab_inic_event { user: 0, bytes: 0, moved_bytes: 0, message: 0, node: 0, kind: 0, result: 0 };
     // SAFETY: all pointers are to what lives until the end.
     unsafe {
-        assert_eq!(niclab_posts_number(port), 0);
-        assert_eq!(niclab_posts_allocate(port, 100, &raw mut region), NICLAB_OK);
+        assert_eq!(niclab_inic_number(port), 0);
+        assert_eq!(niclab_inic_allocate(port, 100, &raw mut region), NICLAB_OK);
         let memory = niclab_region_memory(region).cast::<u64>();
         memory.write(0xabcd);
-        assert_eq!(niclab_posts_next_event(port, &raw mut event, 0), NICLAB_ERROR_AGAIN);
-        assert_eq!(niclab_posts_send(port, 1, region, 0, 3, 0, true, LIMIT_US), NICLAB_ERROR_VALUE);
-        assert_eq!(niclab_posts_send(port, 1, region, u64::MAX, 4, 0, true, 0), NICLAB_ERROR_VALUE);
-        assert_eq!(niclab_posts_receive(port, region, 8, 4, 5, true, LIMIT_US), NICLAB_OK);
-        assert_eq!(niclab_posts_send(port, 1, region, 0, 8, 6, true, 0), NICLAB_OK);
+        assert_eq!(niclab_inic_next_event(port, &raw mut event, 0), NICLAB_ERROR_AGAIN);
+        assert_eq!(niclab_inic_send(port, 1, region, 0, 3, 0, true, LIMIT_US), NICLAB_ERROR_VALUE);
+        assert_eq!(niclab_inic_send(port, 1, region, u64::MAX, 4, 0, true, 0), NICLAB_ERROR_VALUE);
+        assert_eq!(niclab_inic_receive(port, region, 8, 4, 5, true, LIMIT_US), NICLAB_OK);
+        assert_eq!(niclab_inic_send(port, 1, region, 0, 8, 6, true, 0), NICLAB_OK);
         let mut next = || {
-            assert_eq!(niclab_posts_next_event(port, &raw mut event, LIMIT_US), NICLAB_OK);
+            assert_eq!(niclab_inic_next_event(port, &raw mut event, LIMIT_US), NICLAB_OK);
             (event.kind, event.user, event.node, event.bytes, event.moved_bytes, event.result)
         };
-        assert_eq!(next(), (NICLAB_POSTS_SENT, 6, 1, 8, 0, 0));
-        assert_eq!(next(), (NICLAB_POSTS_RECEIVED, 5, 1, 8, 4, 1), "cut");
+        assert_eq!(next(), (NICLAB_INIC_SENT, 6, 1, 8, 0, 0));
+        assert_eq!(next(), (NICLAB_INIC_RECEIVED, 5, 1, 8, 4, 1), "cut");
         assert_eq!(memory.add(1).read(), 0xabcd);
-        assert_eq!(niclab_posts_set_rules(port, 4096, true, 0, NICLAB_POSTS_ANY_NODE), NICLAB_OK);
-        assert_eq!(niclab_posts_group(port, 5, [3, 4].as_ptr(), 2), NICLAB_OK);
-        assert_eq!(niclab_posts_barrier(port, 5, 1, true, 0), NICLAB_OK);
-        assert_eq!(next(), (NICLAB_POSTS_DONE, 1, 5, 0, 0, 0));
-        assert_eq!(niclab_posts_multicast(port, 5, region, 0, 8, 2, false, 0), NICLAB_OK);
-        assert_eq!(next(), (NICLAB_POSTS_DONE, 2, 5, 8, 8, 0));
+        assert_eq!(niclab_inic_set_rules(port, 4096, true, 0, NICLAB_INIC_ANY_NODE), NICLAB_OK);
+        assert_eq!(niclab_inic_group(port, 5, [3, 4].as_ptr(), 2), NICLAB_OK);
+        assert_eq!(niclab_inic_barrier(port, 5, 1, true, 0), NICLAB_OK);
+        assert_eq!(next(), (NICLAB_INIC_DONE, 1, 5, 0, 0, 0));
+        assert_eq!(niclab_inic_multicast(port, 5, region, 0, 8, 2, false, 0), NICLAB_OK);
+        assert_eq!(next(), (NICLAB_INIC_DONE, 2, 5, 8, 8, 0));
         let reduce =
-            |operator, element| niclab_posts_reduce(port, 5, region, 0, 16, operator, element, 3, false, 0);
-        assert_eq!(reduce(0, NICLAB_POSTS_DOUBLE), NICLAB_ERROR_VALUE);
-        assert_eq!(reduce(NICLAB_POSTS_SUM, 6), NICLAB_ERROR_VALUE);
-        assert_eq!(reduce(NICLAB_POSTS_MAX, NICLAB_POSTS_DOUBLE), NICLAB_OK);
-        assert_eq!(next(), (NICLAB_POSTS_DONE, 3, 5, 16, 16, 0));
+            |operator, element| niclab_inic_reduce(port, 5, region, 0, 16, operator, element, 3, false, 0);
+        assert_eq!(reduce(0, NICLAB_INIC_DOUBLE), NICLAB_ERROR_VALUE);
+        assert_eq!(reduce(NICLAB_INIC_SUM, 6), NICLAB_ERROR_VALUE);
+        assert_eq!(reduce(NICLAB_INIC_MAX, NICLAB_INIC_DOUBLE), NICLAB_OK);
+        assert_eq!(next(), (NICLAB_INIC_DONE, 3, 5, 16, 16, 0));
         assert_eq!((memory.read(), memory.add(1).read()), (3, 5));
-        assert_eq!(niclab_posts_group(port, 5, null_mut(), 0), NICLAB_OK);
-        assert_eq!(niclab_posts_barrier(port, 5, 4, false, 0), NICLAB_OK);
-        assert_eq!(next(), (NICLAB_POSTS_DONE, 4, 5, 0, 0, POST_LEFT));
+        assert_eq!(niclab_inic_group(port, 5, null_mut(), 0), NICLAB_OK);
+        assert_eq!(niclab_inic_barrier(port, 5, 4, false, 0), NICLAB_OK);
+        assert_eq!(next(), (NICLAB_INIC_DONE, 4, 5, 0, 0, POST_LEFT));
         niclab_region_release(region);
     }
 }

@@ -299,8 +299,8 @@ pub enum Transport {
     /// Receives that are posted in lists, as of a Match card
     #[value(name = "match")]
     Lists,
-    /// Room that is posted for whatever comes, as of a card with posts
-    #[value(name = "posts")]
+    /// Room that is posted for any message, as of an INIC card
+    #[value(name = "inic", alias = "posts")]
     Posts,
     /// Messages that are pushed through a logical channel, as of a GRIM card
     #[value(name = "grim")]
@@ -320,7 +320,7 @@ impl Transport {
         match self {
             Self::Slices => "ultra",
             Self::Lists => "match",
-            Self::Posts => "posts",
+            Self::Posts => "inic",
             Self::Channels => "grim",
             Self::Active => "gamma",
             Self::Tcp => "tcp",

@@ -598,7 +598,7 @@ mod tests {
     type Make = fn(&Path);
 
     /// Files and folders that niclab did not make, in the place of a cluster's folder; each function makes one.
-    fn strangers() -> [(&'static str, Make); 8] {
+    fn foreign_files() -> [(&'static str, Make); 8] {
         [
             ("a folder", |path| fs::create_dir(path).unwrap()),
             ("with a lock", |path| {
@@ -636,7 +636,7 @@ mod tests {
 
     #[test]
     fn what_niclab_did_not_make_is_neither_listed_nor_removed() {
-        for (what, make) in strangers() {
+        for (what, make) in foreign_files() {
             let (_folder, root) = root();
             let path = root.folder(&name("a"));
             make(&path);

@@ -247,7 +247,7 @@ impl Link {
         ledger: &mut Ledger,
     ) -> Arrivals {
         let (arrival, draws) = self.pass::<false>(ready, length, counters, ledger);
-        self.befall(arrival, length.bytes, draws, counters)
+        self.apply_faults(arrival, length.bytes, draws, counters)
     }
 
     /// A frame from the switch.
@@ -260,12 +260,12 @@ impl Link {
         ledger: &mut Ledger,
     ) -> Arrivals {
         let (arrival, draws) = self.pass::<true>(ready, length, counters, ledger);
-        self.befall(arrival, length.bytes, draws, counters)
+        self.apply_faults(arrival, length.bytes, draws, counters)
     }
 
     /// What faults make of a frame with these draws.
     #[inline]
-    fn befall(
+    fn apply_faults(
         &self,
         arrival: Option<Arrival>,
         bytes: usize,
@@ -328,7 +328,7 @@ impl Link {
         counters: &mut PortCounters,
         ledger: &mut Ledger,
     ) -> Option<Arrival> {
-        debug_assert!(!self.is_faulty, "a link that is faulty befalls each frame");
+        debug_assert!(!self.is_faulty, "a faulty link applies its faults to each frame");
         self.pass::<false>(ready, FrameLength::untagged(bytes), counters, ledger).0
     }
 
@@ -341,7 +341,7 @@ impl Link {
         counters: &mut PortCounters,
         ledger: &mut Ledger,
     ) -> Option<Arrival> {
-        debug_assert!(!self.is_faulty, "a link that is faulty befalls each frame");
+        debug_assert!(!self.is_faulty, "a faulty link applies its faults to each frame");
         self.pass::<true>(ready, FrameLength::untagged(bytes), counters, ledger).0
     }
 }

@@ -540,7 +540,7 @@ pub trait Observed {
 
     /// Launches that their program may have held back until it saw something of which no card is told: a counter that
     /// rose. A shell that does not know what a program sees when cannot know when they were made.
-    fn untold(&self) -> u64 {
+    fn unreported(&self) -> u64 {
         0
     }
 

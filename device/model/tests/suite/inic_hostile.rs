@@ -94,7 +94,7 @@ struct World {
     sent: u64,
     came: u64,
     /// Sends that the card has not given back.
-    untold: u64,
+    unreported: u64,
     told: Vec<(usize, Told)>,
     /// In whose name frames are made up.
     liar: u16,
@@ -105,7 +105,7 @@ impl World {
         let mut wire = Wire::new(1, Faults::default(), card(assembly), NODES);
         wire.cut.push(ENEMY.into());
         let free = vec![(0..SEND_PLACES).collect(); usize::from(NODES)];
-        let mut world = Self { wire, free, sent: 0, came: 0, untold: 0, told: Vec::new(), liar: ENEMY };
+        let mut world = Self { wire, free, sent: 0, came: 0, unreported: 0, told: Vec::new(), liar: ENEMY };
         (0..usize::from(NODES)).for_each(|node| world.post(node));
         world
     }
@@ -128,7 +128,7 @@ impl World {
         let offset = SENDS + place * ROOM;
         self.wire.write(from, offset, &pattern(bytes ^ u64::from(to), bytes as usize));
         assert!(self.wire.send(from, POST_TELL_SENT, to, place, offset, bytes), "a place for each send");
-        self.untold += 1;
+        self.unreported += 1;
         self.sent += u64::from(to != ENEMY);
         true
     }
@@ -139,7 +139,7 @@ impl World {
                 let Told { kind, result, words } = told;
                 match kind {
                     POST_EVENT_SENT => {
-                        self.untold -= 1;
+                        self.unreported -= 1;
                         self.free[node].push(words.user);
                     }
                     POST_EVENT_RECEIVED => {
@@ -165,7 +165,7 @@ impl World {
         for node in 0..usize::from(NODES) {
             while let Some(told) = self.wire.event(node) {
                 if told.kind == POST_EVENT_SENT {
-                    self.untold -= 1;
+                    self.unreported -= 1;
                     self.free[node].push(told.words.user);
                 }
                 self.told.push((node, told));
@@ -194,7 +194,7 @@ impl World {
 
     /// A new program at a node: it has all of its memory.
     fn open_again(&mut self, node: usize) {
-        self.untold -= SEND_PLACES - self.free[node].len() as u64;
+        self.unreported -= SEND_PLACES - self.free[node].len() as u64;
         self.free[node] = (0..SEND_PLACES).collect();
         self.wire.open(node);
         self.post(node);
@@ -212,7 +212,7 @@ impl World {
             self.read();
         }
         self.settle();
-        assert_eq!((self.came, self.untold), (self.sent, 0), "{:#?}", self.counters());
+        assert_eq!((self.came, self.unreported), (self.sent, 0), "{:#?}", self.counters());
     }
 
     fn counters(&self) -> Counters {
@@ -293,7 +293,7 @@ fn acknowledgements_of_what_was_not_sent_change_nothing() {
                 (told.kind, told.result) == (POST_EVENT_FAILED, POST_UNREACHABLE)
             };
             assert_eq!(world.told.iter().filter(failed).count(), 40, "{name} {ack:?}");
-            assert_eq!(world.untold, 0);
+            assert_eq!(world.unreported, 0);
             let stray = world.counters().stray_acknowledgements;
             world.exchange();
             stray
@@ -476,7 +476,7 @@ proptest! {
         }
         world.settle();
         let counters = world.counters();
-        prop_assert_eq!((world.came, world.untold), (world.sent, 0), "{}: {:#?}", name, counters);
+        prop_assert_eq!((world.came, world.unreported), (world.sent, 0), "{}: {:#?}", name, counters);
         world.exchange();
         world.check_gaps();
     }
@@ -594,7 +594,7 @@ proptest! {
             world.add_up(round, words, name, &mut said);
         }
         world.settle();
-        prop_assert_eq!(world.untold, 0);
+        prop_assert_eq!(world.unreported, 0);
         // What waited for the enemy is over.
         let over = world.told.iter().filter(|(_, told)| told.kind == POST_EVENT_DONE).count();
         prop_assert_eq!(over, usize::from(ENEMY) * FOES.len(), "{:?}", world.told);

@@ -111,7 +111,7 @@ struct RingHost {
     /// When the driver has each frame in hand that came.
     arrivals: VecDeque<Time>,
     /// Frames that are stored, and that the driver was not told of: when each is visible.
-    untold: VecDeque<Time>,
+    unreported: VecDeque<Time>,
     /// Until when the driver is at work on what it was told of: then it finds more by itself.
     at_work_until: Time,
     direct: Direct,
@@ -138,7 +138,7 @@ impl RingHost {
             peers: BTreeMap::new(),
             flows: BTreeMap::new(),
             arrivals: VecDeque::new(),
-            untold: VecDeque::new(),
+            unreported: VecDeque::new(),
             at_work_until: Time::ZERO,
             direct: Direct::default(),
             datagrams: Datagrams::default(),
@@ -266,8 +266,8 @@ impl RingHost {
                     }
                     // An interrupt that is late finds what is there, and what is not yet has one of its own.
                     let clock = self.bus.clock();
-                    let visible = self.untold.iter().take_while(|at| **at <= clock).count();
-                    self.untold.drain(..visible);
+                    let visible = self.unreported.iter().take_while(|at| **at <= clock).count();
+                    self.unreported.drain(..visible);
                     self.in_hand(visible);
                 }
                 Output::Reply { at, token: SEND_TOKEN, bytes } => self.on_sent(at, &bytes, checker),
@@ -310,7 +310,7 @@ impl RingHost {
             if is_polling || at < self.at_work_until {
                 self.in_hand(1);
             } else {
-                self.untold.push_back(at);
+                self.unreported.push_back(at);
             }
         }
     }
@@ -678,7 +678,7 @@ impl Host for RingHost {
     fn finish(&mut self, checker: &mut Checker) {
         self.memory.advance(Time::from_ps(u64::MAX));
         self.reap(checker);
-        let (node, unread) = (self.node, self.arrivals.len() + self.untold.len());
+        let (node, unread) = (self.node, self.arrivals.len() + self.unreported.len());
         if unread > 0 {
             checker.fail(Check::Drained, || format!("node {node}: {unread} frames came and were not read"));
         }

@@ -28,18 +28,18 @@ fn a_fault_befalls_the_message_that_was_named() {
     let stale = DeviceFaults { stale_at: vec![5, 100], ..DeviceFaults::default() };
     let short = DeviceFaults { short_at: vec![7], ..DeviceFaults::default() };
     let bad = DeviceFaults { bad_status_at: vec![1], ..DeviceFaults::default() };
-    for (faults, name, befallen) in
+    for (faults, name, hits) in
         [(stale, "stale", vec![5, 100]), (short, "short", vec![7]), (bad, "bad_status", vec![1])]
     {
         let report = sound(&config(WorkloadKind::Stream, faults));
         let node = &report.nodes[1];
-        assert_eq!(node.device_faults, [(name.to_owned(), befallen.len() as u64)].into());
+        assert_eq!(node.device_faults, [(name.to_owned(), hits.len() as u64)].into());
         let messages: Vec<_> = node
             .device_fault_log
             .iter()
             .map(|fault| (fault.message_from, fault.message_number.unwrap()))
             .collect();
-        assert_eq!(messages, befallen.into_iter().map(|number| (Some(0), number)).collect::<Vec<_>>());
+        assert_eq!(messages, hits.into_iter().map(|number| (Some(0), number)).collect::<Vec<_>>());
         assert!(report.nodes[0].device_faults.is_empty());
     }
 }

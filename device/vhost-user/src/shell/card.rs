@@ -35,7 +35,7 @@ use super::control::{Control, Next};
 use super::descriptors::{self, Descriptors, virtqueue};
 use super::events::Events;
 use super::lent::{LentFrame, Loan};
-use super::manners::Manners;
+use super::adversary::AdversaryState;
 use super::pages::{Launch, Pages};
 use super::rules::Rules;
 use super::rules::book::Book;
@@ -72,7 +72,7 @@ pub struct Card {
     /// The ranges.
     pub limits: CardLimits,
     /// What it keeps back, where it is adversarial.
-    pub manners: Option<Box<Manners>>,
+    pub adversary: Option<Box<AdversaryState>>,
     /// The driver has sent a request since the last reset: until then nothing may be written into its memory.
     pub is_running: bool,
     /// Its front end has stopped the device, and may start it again where it stopped.
@@ -119,7 +119,7 @@ impl Card {
             device_faults: DeviceFaults::default(),
             host_values: &[],
             limits: CardLimits::default(),
-            manners: None,
+            adversary: None,
             is_running: false,
             stopped: None,
             is_quiesced: false,
@@ -137,10 +137,10 @@ impl Card {
     }
 
     /// The card is adversarial from now on. What device faults befall is what it does then: they come later.
-    pub fn make_adversarial(&mut self, manners: Manners, adversarial: Adversarial) {
+    pub fn make_adversarial(&mut self, adversary: AdversaryState, adversarial: Adversarial) {
         let nic = std::mem::replace(&mut self.nic, Box::new(NoCard::default()));
         self.nic = Box::new(AdversarialNic::new(nic, adversarial));
-        self.manners = Some(Box::new(manners));
+        self.adversary = Some(Box::new(adversary));
     }
 
     /// Device faults befall the model from now on.
@@ -164,7 +164,7 @@ impl Card {
 
     /// How often wall time decided in which order the node did things.
     pub fn unordered(&self) -> u64 {
-        (self.counts.unordered + self.nic.unordered() + self.nic.untold())
+        (self.counts.unordered + self.nic.unordered() + self.nic.unreported())
             .saturating_sub(self.counts.ordered_by_turns)
     }
 
@@ -462,9 +462,9 @@ impl Card {
             let now = self.control.now(&self.memory, token);
             rules.on_reply(&self.pages, token, now.as_ref(), bytes);
         }
-        let manners = self.manners.as_deref_mut();
+        let adversary = self.adversary.as_deref_mut();
         let injector = self.nic.fault_injector_mut();
-        if let Err(error) = self.control.reply(vring, &self.memory, token, bytes, manners, injector) {
+        if let Err(error) = self.control.reply(vring, &self.memory, token, bytes, adversary, injector) {
             self.on_ring_error(error);
         }
         self.call_in_vain(QUEUE_CONTROL);
@@ -476,7 +476,7 @@ impl Card {
             rules.on_event(&self.memory, &self.vrings, cause, port);
         }
         let is_merged = self.events.note(cause, port);
-        if !self.manners.as_mut().is_some_and(|manners| manners.keeps_event(is_merged)) {
+        if !self.adversary.as_mut().is_some_and(|adversary| adversary.keeps_event(is_merged)) {
             self.deliver_events();
         }
     }
@@ -493,27 +493,27 @@ impl Card {
 
     /// Hands out the events that wait, as far as the driver has left buffers and none are kept back.
     pub fn deliver_events(&mut self) {
-        if self.manners.as_ref().is_some_and(|manners| manners.has_kept_events()) {
+        if self.adversary.as_ref().is_some_and(|adversary| adversary.has_kept_events()) {
             return;
         }
         let vring = self.vrings.get(QUEUE_EVENT as usize);
         let unusable = self.events.unusable_buffers;
-        let (manners, injector) = (self.manners.as_deref_mut(), self.nic.fault_injector_mut());
-        let delivered = self.events.deliver(vring, &self.memory, manners, injector);
+        let (adversary, injector) = (self.adversary.as_deref_mut(), self.nic.fault_injector_mut());
+        let delivered = self.events.deliver(vring, &self.memory, adversary, injector);
         self.note_events(delivered, unusable);
         self.call_in_vain(QUEUE_EVENT);
     }
 
     /// Says that the BAR stands in the guest's address space, now or later.
     pub fn publish(&mut self) {
-        if !self.manners.as_mut().is_some_and(|manners| manners.keeps_magic()) {
+        if !self.adversary.as_mut().is_some_and(|adversary| adversary.keeps_magic()) {
             self.pages.publish();
         }
     }
 
     /// The BAR stands nowhere any more.
     pub fn retract(&mut self) {
-        self.manners.iter_mut().for_each(|manners| manners.drop_magic());
+        self.adversary.iter_mut().for_each(|adversary| adversary.drop_magic());
         self.pages.retract();
     }
 
@@ -674,7 +674,7 @@ impl Card {
         self.control.forget();
         self.descriptors.forget();
         self.events.forget();
-        self.manners.iter_mut().for_each(|manners| manners.forget());
+        self.adversary.iter_mut().for_each(|adversary| adversary.forget());
         // Until now, in which the driver waits for its reset, the memory of open ports was the card's.
         if !was_stopped {
             self.check_memory();

@@ -7,7 +7,7 @@ use niclab_model::nic::fault_injector::FaultInjector;
 use smallvec::SmallVec;
 
 use super::events::write;
-use super::manners::Manners;
+use super::adversary::AdversaryState;
 use crate::memory::DmaMemory;
 use crate::ring::{Buffer, Burst, Chain, Interrupt, RingError};
 use crate::vring::Vring;
@@ -107,7 +107,7 @@ impl Control {
         memory: &DmaMemory,
         token: u64,
         bytes: &[u8],
-        manners: Option<&mut Manners>,
+        adversary: Option<&mut AdversaryState>,
         fault_injector: Option<&mut FaultInjector>,
     ) -> Result<(), RingError> {
         let Some(index) = self.pending.iter().position(|pending| pending.token == token) else {
@@ -124,8 +124,8 @@ impl Control {
         let mut burst = Burst::open_to_return(vring, memory)?;
         burst.push_used(head, fault_injector.map_or(written, |injector| injector.used_length(written)));
         let wish = burst.publish();
-        let is_left = |manners: &mut Manners| manners.leaves_interrupt(QUEUE_CONTROL);
-        if wish == Interrupt::Wanted && !manners.is_some_and(is_left) && burst.interrupt() {
+        let is_left = |adversary: &mut AdversaryState| adversary.leaves_interrupt(QUEUE_CONTROL);
+        if wish == Interrupt::Wanted && !adversary.is_some_and(is_left) && burst.interrupt() {
             self.interrupts += 1;
         }
         Ok(())

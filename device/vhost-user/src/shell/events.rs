@@ -9,7 +9,7 @@ use niclab_abi::{FromBytes, QUEUE_EVENT, ToBytes};
 use niclab_model::nic::fault_injector::FaultInjector;
 use niclab_model::nic::adversarial::Kind;
 
-use super::manners::Manners;
+use super::adversary::AdversaryState;
 use crate::memory::DmaMemory;
 use crate::ring::{Buffer, Burst, Chain, Interrupt, RingError};
 use crate::vring::Vring;
@@ -63,7 +63,7 @@ impl Events {
         &mut self,
         vring: Option<&Vring>,
         memory: &DmaMemory,
-        mut manners: Option<&mut Manners>,
+        mut adversary: Option<&mut AdversaryState>,
         mut fault_injector: Option<&mut FaultInjector>,
     ) -> Result<(), RingError> {
         let Some(vring) = vring.filter(|_| !self.waiting.is_empty()) else { return Ok(()) };
@@ -71,11 +71,11 @@ impl Events {
         let mut chain = Chain::new();
         // A guest could add buffers that are of no use as fast as they are given back.
         for _ in 0..niclab_abi::QUEUE_SIZE {
-            let place = manners
+            let place = adversary
                 .as_deref_mut()
-                .map_or(0, |manners| manners.pick(Kind::EventReordered, self.waiting.len()));
+                .map_or(0, |adversary| adversary.pick(Kind::EventReordered, self.waiting.len()));
             let Some((&(cause, port), &count)) = self.waiting.iter().nth(place) else { break };
-            let Some(head) = self.next_buffer(&mut burst, &mut chain, manners.as_deref_mut())? else { break };
+            let Some(head) = self.next_buffer(&mut burst, &mut chain, adversary.as_deref_mut())? else { break };
             let mut bytes = [0; Event::BYTES];
             Event { cause, port, count }.to_bytes(&mut bytes);
             if write(memory, &chain, &bytes).is_none() {
@@ -89,8 +89,8 @@ impl Events {
             burst.push_used(head, injector.map_or(written, |injector| injector.used_length(written)));
             // Published one by one: one event, one interrupt.
             let wish = burst.publish();
-            let is_left = |manners: &mut Manners| manners.leaves_interrupt(QUEUE_EVENT);
-            if wish == Interrupt::Wanted && manners.as_deref_mut().is_some_and(is_left) {
+            let is_left = |adversary: &mut AdversaryState| adversary.leaves_interrupt(QUEUE_EVENT);
+            if wish == Interrupt::Wanted && adversary.as_deref_mut().is_some_and(is_left) {
                 continue;
             }
             if wish == Interrupt::Wanted && burst.interrupt() {
@@ -108,10 +108,10 @@ impl Events {
         &mut self,
         burst: &mut Burst<'_>,
         chain: &mut Chain,
-        manners: Option<&mut Manners>,
+        adversary: Option<&mut AdversaryState>,
     ) -> Result<Option<u16>, RingError> {
-        let Some(manners) = manners else { return burst.pop(chain) };
-        let is_other = manners.draws(Kind::BufferReordered);
+        let Some(adversary) = adversary else { return burst.pop(chain) };
+        let is_other = adversary.draws(Kind::BufferReordered);
         let Some((head, buffers)) = self.aside.take() else {
             let Some(head) = burst.pop(chain)? else { return Ok(None) };
             if !is_other {
@@ -120,7 +120,7 @@ impl Events {
             let first = std::mem::take(chain);
             if let Some(next) = burst.pop(chain)? {
                 self.aside = Some((head, first));
-                manners.count(Kind::BufferReordered);
+                adversary.count(Kind::BufferReordered);
                 return Ok(Some(next));
             }
             *chain = first;

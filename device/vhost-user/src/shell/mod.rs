@@ -10,7 +10,7 @@
 //! * [`time_limit`]: that model time has reached its end;
 //! * [`turn`]: how much may be done before others get the world;
 //! * [`wait`]: when to sleep and when to poll;
-//! * [`adversarial`] and [`manners`]: what cards do that the manual allows and kind hardware seldom does;
+//! * [`adversarial`] and [`adversary`]: what cards do that the manual allows and kind hardware seldom does;
 //! * `watching`: what is done, shown to those who watch;
 //! * [`rules`]: what drivers must do, where somebody looks;
 //! * [`quiet`]: how model time passes while nobody does anything.
@@ -22,7 +22,7 @@ pub mod ethernet;
 pub mod events;
 pub mod in_order;
 pub mod lent;
-pub mod manners;
+pub mod adversary;
 pub mod network;
 pub mod node;
 pub mod pages;
@@ -43,7 +43,7 @@ use niclab_model::time::{EndOfTime, Span};
 use niclab_spec::Faults;
 use parking_lot::{Condvar, Mutex};
 
-use self::manners::Tick;
+use self::adversary::Tick;
 use self::quiet::Quiet;
 use self::rules::book::{Alarm, Book};
 use self::adversarial::patience::Patience;

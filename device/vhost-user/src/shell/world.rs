@@ -27,7 +27,7 @@ use niclab_model::time::{Passage, Time};
 use niclab_spec::{DeviceFaults, Faults};
 use parking_lot::MutexGuard;
 
-use self::cluster::{Cut, Takings};
+use self::cluster::{Cut, LockCounts};
 use super::card::Card;
 use super::card::stopped::HeldFrame;
 use super::ethernet::Ethernet;
@@ -72,7 +72,7 @@ pub struct Common {
     /// Cards that are taking another program.
     loading: Option<hand_over::Loading>,
     /// How often all nodes were taken.
-    takings: Takings,
+    lock_counts: LockCounts,
     /// So many let others have it for a moment, and go on with all nodes when they have it again.
     coming_back: usize,
     /// Not all nodes are here: these are of a part of them.
@@ -130,7 +130,7 @@ impl Common {
             latest: Time::ZERO,
             lockstep: None,
             loading: None,
-            takings: Takings::default(),
+            lock_counts: LockCounts::default(),
             coming_back: 0,
             is_part: false,
             cut: None,
@@ -194,8 +194,8 @@ impl World<'_> {
     }
 
     /// How often all nodes were taken so far.
-    pub fn takings(&self) -> Takings {
-        self.common.takings
+    pub fn lock_counts(&self) -> LockCounts {
+        self.common.lock_counts
     }
 
     /// Lets data be lent to frames, as it is, or has all of it copied as if somebody watched: to compare the two.

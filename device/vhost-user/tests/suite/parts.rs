@@ -259,7 +259,7 @@ fn pairs_that_have_nothing_to_do_with_one_another_need_nobody_else() {
         (0..NODES).for_each(|node| {
             shell.poll_once(node);
         });
-        let (before, in_parts) = (shell.world().takings(), shell.cluster().acts_in_parts());
+        let (before, in_parts) = (shell.world().lock_counts(), shell.cluster().acts_in_parts());
         std::thread::scope(|scope| {
             for mut way in ways {
                 scope.spawn(move || {
@@ -274,7 +274,7 @@ fn pairs_that_have_nothing_to_do_with_one_another_need_nobody_else() {
                 });
             }
         });
-        let (in_parts, after) = (shell.cluster().acts_in_parts() - in_parts, shell.world().takings());
+        let (in_parts, after) = (shell.cluster().acts_in_parts() - in_parts, shell.world().lock_counts());
         let [ended, looks, met] =
             [after.ended_parts - before.ended_parts, after.looks - before.looks, after.met - before.met];
         assert_eq!(met, 0, "{}", model.name);
@@ -315,7 +315,7 @@ fn who_waits_until_all_nodes_are_given_back_needs_its_own_alone() {
         let (lab, _guests) = polled(model);
         let shell = lab.daemon().shell();
         let world = shell.world();
-        let before = world.takings().looks;
+        let before = world.lock_counts().looks;
         std::thread::scope(|scope| {
             scope.spawn(|| shell.poll_once(0));
             // Most likely it waits by then; where it does not, it finds parts at once.
@@ -323,6 +323,6 @@ fn who_waits_until_all_nodes_are_given_back_needs_its_own_alone() {
             shell.cluster().open(&world);
             drop(world);
         });
-        assert_eq!(shell.world().takings().looks, before, "{}", model.name);
+        assert_eq!(shell.world().lock_counts().looks, before, "{}", model.name);
     }
 }

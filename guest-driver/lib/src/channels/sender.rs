@@ -25,7 +25,7 @@ pub struct Sender {
     /// Refusals that were seen while a message was being pushed, and that nobody was told of.
     refused: Option<Error>,
     /// Where the last message went, if the status line will not tell when it has left.
-    untold: Option<Address>,
+    unreported: Option<Address>,
     /// Messages that were pushed.
     messages: u64,
 }
@@ -40,7 +40,7 @@ impl Sender {
             segments: Segments::from(first_segment),
             pushing: None,
             refused: None,
-            untold: None,
+            unreported: None,
             messages: 0,
         }
     }
@@ -111,7 +111,7 @@ impl Sender {
             return Ok(false);
         }
         self.room.pass();
-        self.untold = if short.notify { None } else { Some(short.target) };
+        self.unreported = if short.notify { None } else { Some(short.target) };
         self.messages += 1;
         self.requester.launch(|slots, page, received| slot.launch(slots, page, received));
         Ok(true)
@@ -130,7 +130,7 @@ impl Sender {
             self.requester.refresh()?;
             return Ok(false);
         };
-        self.untold = match message {
+        self.unreported = match message {
             Outgoing::Short(Short { target, notify: false, .. }) => Some(target),
             _ => None,
         };
@@ -199,7 +199,7 @@ impl Sender {
         if self.room.has_all_left(&self.requester.page()) {
             return Ok(true);
         }
-        if let Some(target) = self.untold {
+        if let Some(target) = self.unreported {
             let nothing = Short { notify: true, ..Short::new(target, super::NOTHING) };
             self.try_send(Outgoing::Short(nothing), &[])?;
         }

@@ -22,7 +22,7 @@ pub(crate) struct Requester {
     /// Launches are told of together.
     is_holding: bool,
     /// The device was not told of some.
-    is_untold: bool,
+    is_unreported: bool,
 }
 
 impl Requester {
@@ -35,7 +35,7 @@ impl Requester {
             policy: WaitPolicy::ADAPTIVE,
             quiet: Quiet::default(),
             is_holding: false,
-            is_untold: false,
+            is_unreported: false,
         }
     }
 
@@ -51,7 +51,7 @@ impl Requester {
     }
 
     fn tell_now(&mut self) {
-        if std::mem::take(&mut self.is_untold) {
+        if std::mem::take(&mut self.is_unreported) {
             self.link.announce();
         }
     }
@@ -118,7 +118,7 @@ impl Requester {
         let mut page = AtomicPage { requester: page.words(), status: status.words() };
         let launched = fill(slots, &mut page, link.received.load(Ordering::Relaxed));
         if self.is_holding {
-            self.is_untold = true;
+            self.is_unreported = true;
         } else {
             link.announce();
         }

@@ -4,23 +4,23 @@ use crate::nic::{ShellCounts, Statistics};
 use crate::parts::counters::CardCounters;
 use crate::parts::effects;
 
-/// What the card does to the world.
+/// The card's effects on its node and the network.
 pub(super) type Effects = effects::Effects<Counters>;
 
 /// Counts since the card was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// What every card counts; a message is a letter.
+    /// The counters that all cards have; a message is a letter.
     pub card: CardCounters,
-    /// Letters sent again because no acknowledgement came in time.
+    /// Letters sent again because no acknowledgement arrived in time.
     pub repeated: u64,
-    /// Letters that came again, and were acknowledged again.
+    /// Letters that arrived again, and were acknowledged again.
     pub duplicated: u64,
-    /// Letters that were not taken because the receive queue was full or the port closed; they come again.
+    /// Letters that were not stored because the receive queue was full or the port closed. Their senders repeat them.
     pub not_taken: u64,
-    /// Letters from a port that may not send here; nobody answers them.
+    /// Letters from a port that is not authorized to send to this one. The card does not acknowledge them.
     pub unauthorized: u64,
-    /// Acknowledgements of what is not under way.
+    /// Acknowledgements of a letter that is not in flight.
     pub stray_acknowledgements: u64,
 }
 
@@ -31,7 +31,7 @@ impl AsMut<CardCounters> for Counters {
 }
 
 impl Counters {
-    /// What only this model counts, by name.
+    /// The counters that only this model has, by name.
     pub(super) const fn by_name(&self) -> [(&'static str, u64); 5] {
         [
             ("repeated", self.repeated),

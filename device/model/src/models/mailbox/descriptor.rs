@@ -25,9 +25,9 @@ pub static MODEL: Model = Model {
     title: "Mailbox",
     article: "a",
     protocol: PROTOCOL,
-    summary: "one letter at a time, repeated until it is acknowledged: the smallest card, to begin one's own from",
-    paper: "K. A. Bartlett, R. A. Scantlebury, P. T. Wilkinson, A note on reliable full-duplex transmission over half-duplex \
-            links, 1969 (its protocol)",
+    summary: "one letter at a time, repeated until it is acknowledged: the smallest card, a template for new models",
+    paper: "K. A. Bartlett, R. A. Scantlebury, P. T. Wilkinson, A note on reliable full-duplex transmission over \
+            half-duplex links, 1969 (its protocol)",
     ports: PORTS as u32,
     windows: PAGES_OF_PORTS,
     parameters: PARAMETERS,
@@ -49,9 +49,9 @@ const REPEAT: &str = "repeat_us";
 
 const PARAMETERS: &[Parameter] = &[Parameter {
     key: REPEAT,
-    help: "How long a letter waits for its acknowledgement before it goes again, in microseconds of model time. Doubles each \
-           time, up to 100 ms.",
-    origin: Origin::Assumed("many times a round trip of some microseconds"),
+    help: "How long a letter waits for its acknowledgement before the card sends it again, in microseconds of \
+           model time. The wait doubles each time, up to 100 ms.",
+    origin: Origin::Assumed("many times a round trip of a few microseconds"),
     kind: Kind::Number { default: 100, least: 1, most: 1_000_000 },
 }];
 

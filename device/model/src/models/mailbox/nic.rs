@@ -25,14 +25,14 @@ use crate::platform::node_bus::NodeBus;
 use crate::platform::trace_tag::TraceTag;
 use crate::time::{Span, Time};
 
-/// No input and no output is long.
+/// All inputs and outputs are short, so no price depends on a length.
 const WORK: WorkPrices =
     WorkPrices { input: 10, checked_bytes_in_unit: u64::MAX, output: 5, copied_bytes_in_unit: u64::MAX };
 
 /// The timers of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
-    /// The letter under way was not acknowledged in time: it goes again.
+    /// The letter in flight was not acknowledged in time: the card sends it again.
     Repeat,
 }
 
@@ -40,16 +40,16 @@ impl TimerName for Timer {
     const ALL: &'static [Self] = &[Self::Repeat];
 }
 
-/// A letter that is not acknowledged.
+/// A letter that is not yet acknowledged.
 #[derive(Clone, Debug)]
 struct Letter {
     number: u64,
     target: Address,
     frame: FrameBytes,
     message: TraceTag,
-    /// Its program wants to be told of the acknowledgement.
+    /// The program asked to be notified of the acknowledgement.
     acknowledge: bool,
-    /// How long it waits the next time.
+    /// How long the letter waits after its next transmission.
     wait: Span,
 }
 
@@ -59,11 +59,12 @@ struct Port {
     page: RequesterPage,
     queue: ReceiveQueue,
     target: Option<Address>,
-    /// Who may send to it, and how many slices are set aside for each. No letter is counted against these: a sender has
-    /// one under way. But programs rely on it that not more is promised than there is.
+    /// The ports that may send to this one, and how many slices are reserved for each. Letters are not counted against
+    /// the reservation, because a sender has only one in flight. But programs rely on the reservations not to exceed
+    /// the queue.
     partners: Vec<(Address, u32)>,
     under_way: Option<Letter>,
-    /// When the letter before was acknowledged: none leaves earlier.
+    /// When the previous letter was acknowledged; the next one does not leave earlier.
     free_at: Time,
 }
 
@@ -71,21 +72,22 @@ struct Port {
 pub struct Mailbox {
     config: Config,
     ports: [Option<Port>; PORTS],
-    /// Letters launched so far.
+    /// Letters posted so far.
     letters: u64,
-    /// The letter that each port has taken last of each sender. It outlives both: a letter that comes again because its
-    /// acknowledgement was lost is not stored twice, whoever has the ports by then. One entry at most for each port of
-    /// the cluster, and only for those that were authorized.
+    /// The number of the last letter that each port has stored from each sender. The entry outlives both ports. If an
+    /// acknowledgement is lost, the letter comes again, and the card must not store it twice, even if the ports were
+    /// reopened by other programs. The map has at most one entry for each port of the cluster, and only for ports that
+    /// were authorized.
     taken: BTreeMap<(usize, Address), u64>,
     timers: Timers<Timer>,
     effects: Effects,
 }
 
 impl Mailbox {
-    /// A card with no port open.
+    /// A card without open ports.
     ///
     /// # Errors
-    /// When there can be no such card.
+    /// If the configuration is invalid.
     pub fn new(config: Config) -> Result<Self, ConfigError> {
         config.check()?;
         Ok(Self {
@@ -98,7 +100,7 @@ impl Mailbox {
         })
     }
 
-    /// What the card has counted.
+    /// The card's counters.
     pub const fn counters(&self) -> &Counters {
         &self.effects.counters
     }
@@ -107,7 +109,7 @@ impl Mailbox {
         self.ports.get(port as usize)?.as_ref()
     }
 
-    /// A program has launched a letter. The shell leaves it in the page while one is under way.
+    /// A program has posted a letter. The shell leaves it in the page while another one is in flight.
     fn on_store(&mut self, now: Time, store: &PageStore) {
         let effects = &mut self.effects;
         let index = store.port as usize;
@@ -117,7 +119,7 @@ impl Mailbox {
         }
         let now = port.page.launched_at(now);
         let code = Code::decode(store.code);
-        // A code that says nothing is priced as the shortest burst.
+        // A store with an undefined code is priced as the shortest burst.
         let payload_words = code.map_or(0, |code| code.payload_words);
         let words = store.words.get(PAYLOAD_WORDS - payload_words..).unwrap_or_default();
         let bytes = words.len() as u64 * WORD_BYTES;
@@ -201,7 +203,8 @@ impl Mailbox {
         let (effects, index) = (&mut self.effects, usize::from(header.target.port));
         let last = self.taken.get(&(index, header.source)).copied().unwrap_or(0);
         if header.number <= last {
-            // Older ones than the last have been acknowledged, or given up: their sender no longer listens.
+            // A letter older than the last one was acknowledged, or its sender gave it up and no longer waits for the
+            // acknowledgement.
             effects.counters.duplicated += 1;
             return acknowledge(now, header, effects);
         }
@@ -224,7 +227,7 @@ impl Mailbox {
         acknowledge(visible, header, effects);
     }
 
-    /// The letter under way was stored.
+    /// The letter in flight was stored.
     fn on_acknowledgement(&mut self, now: Time, header: &Header) {
         let (effects, index) = (&mut self.effects, usize::from(header.target.port));
         let port = self.ports.get_mut(index).and_then(Option::as_mut);
@@ -236,14 +239,14 @@ impl Mailbox {
         self.timers.stop(Timer::Repeat, index);
         port.free_at = now;
         if letter.acknowledge {
-            // Its status line and those of later launches meet on the bus in the order in which they are fed.
+            // Wall time decides in which order the bus carries this status line and those of later posts.
             effects.card().unordered += 1;
             port.page.line.acknowledged += 1;
             port.page.write(now, effects);
         }
     }
 
-    /// Sends one letter again whose time has come; false when there is none.
+    /// Repeats one letter whose timer has expired; false if there is none.
     fn repeat(&mut self, now: Time) -> bool {
         let Some((Timer::Repeat, index)) = self.timers.take_expired(now) else { return false };
         let letter = self.ports[index].as_mut().and_then(|port| port.under_way.as_mut());
@@ -262,7 +265,7 @@ impl Mailbox {
         let Some(port) = self.ports[index].as_mut().filter(|_| route.reserved == 0) else {
             return Err(ControlError::BadValue);
         };
-        // What was launched was meant for the old route.
+        // The letter in flight was meant for the old route.
         if port.under_way.is_some() {
             return Err(ControlError::PortBusy);
         }
@@ -307,7 +310,7 @@ impl Mailbox {
     }
 }
 
-/// Sends a letter that is ready at `ready`, and sets the timer. Returns when it has left.
+/// Sends a letter that is complete at `ready`, and sets the timer. Returns when it has left.
 fn send(
     ready: Time,
     index: usize,
@@ -321,7 +324,7 @@ fn send(
     sent
 }
 
-/// Tells a letter's sender that it was stored.
+/// Notifies a letter's sender that it was stored.
 fn acknowledge(ready: Time, letter: &Header, effects: &mut Effects) {
     let answer = Header {
         kind: Kind::Acknowledgement,
@@ -355,7 +358,7 @@ impl Controlled for Mailbox {
     }
 
     fn check_open(&self, open: &PortOpen) -> Result<(), ControlError> {
-        // It has no FIFO to share.
+        // This model has no FIFO RAM to divide.
         if open.fifo_words == 0 { Ok(()) } else { Err(ControlError::BadValue) }
     }
 
@@ -419,12 +422,12 @@ impl Mailbox {
                 }
             }
             Input::Control { token, request } => control::on_control(self, now, token, request),
-            // It has no outbox, so that nobody leaves it any.
+            // This model has no effect queue, so the shell never gives it packets by the fast path.
             Input::Parcel { .. } => {}
             Input::ShellCounts(counts) => self.effects.shell_counts = counts,
-            // It never reads host memory.
+            // This model never reads host memory.
             Input::DmaData { .. } | Input::Lent { .. } | Input::LentFrame { .. } => {}
-            // Its host says everything by pages.
+            // This model's host interface consists of pages alone.
             Input::Descriptor(_) | Input::PollDemand { .. } => {}
             Input::Timeout => while self.repeat(now) {},
             Input::HostReset => control::on_host_reset(self, now),

@@ -1,10 +1,11 @@
 //! Frames of the Mailbox card: field offsets, checked view, valid representation.
 //!
-//! Behind the Ethernet header, most significant byte first:
+//! After the Ethernet header, most significant byte first:
 //!
 //! ```text
-//! word 0            protocol 8 | kind 4, flags 4 | source port 8 | target port 8 | destination node 16 | source node 16
-//! word 1            number of the letter 64, from 1: those of one card only rise
+//! word 0            protocol 8 | kind 4, flags 4 | source port 8 | target port 8 | destination node 16 |
+//!                   source node 16
+//! word 1            number of the letter 64, from 1, rising within a card
 //! word 2..          of a letter: payload and tag, 2 to 10 words
 //! last four bytes   CRC-32 of all of these
 //! ```
@@ -18,13 +19,13 @@ use crate::nic::Address;
 use crate::nic::FrameBytes;
 use crate::parts::slice::MAX_WORDS;
 
-/// First byte behind the Ethernet header of every frame of this model.
+/// First byte after the Ethernet header of every frame of this model.
 pub const PROTOCOL: u8 = 6;
 
 const WORD_BYTES: usize = 8;
 const HEAD_WORDS: usize = 2;
 const CHECK_BYTES: usize = 4;
-/// Fewest words of a letter: the tag.
+/// Minimum number of words of a letter: the tag.
 const MIN_WORDS: usize = niclab_abi::bar::TAG_WORDS;
 
 mod shift {
@@ -38,16 +39,16 @@ mod shift {
 
 const KIND_LETTER: u8 = 1;
 const KIND_ACKNOWLEDGEMENT: u8 = 2;
-/// A letter's receiver shall interrupt its host.
+/// The receiver must interrupt its host.
 const FLAG_INTERRUPT: u8 = 1 << 0;
-/// A letter's sender wants its program to be told of the acknowledgement.
+/// The sender's program wants to be notified of the acknowledgement.
 const FLAG_ACKNOWLEDGE: u8 = 1 << 1;
 
-/// Why a frame is none of this card's.
+/// Why a frame is not valid for this card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum WireError {
-    /// It is not as long as its kind.
-    #[error("a frame of {bytes} bytes is not as long as its kind")]
+    /// The length does not fit the frame's kind.
+    #[error("the length of {bytes} bytes does not fit the frame's kind")]
     Length {
         /// Bytes of the frame.
         bytes: usize,
@@ -61,22 +62,22 @@ pub enum WireError {
     /// Another model's frame.
     #[error("the frame is of another model's protocol")]
     Foreign,
-    /// The Ethernet header is not the one of these nodes.
+    /// The Ethernet addresses do not belong to the nodes in the head.
     #[error("the Ethernet header does not belong to the nodes in the frame")]
     Addresses,
 }
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A message.
     Letter {
-        /// The receiver shall interrupt its host.
+        /// The receiver must interrupt its host.
         interrupt: bool,
-        /// The sender's program is told of the acknowledgement.
+        /// The sender's program is notified of the acknowledgement.
         acknowledge: bool,
     },
-    /// The letter of this number was stored.
+    /// The letter with this number was stored.
     Acknowledgement,
 }
 
@@ -103,18 +104,18 @@ impl Kind {
 /// A frame's head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// What it is.
+    /// The frame's kind.
     pub kind: Kind,
-    /// The port that sends it.
+    /// The sending port.
     pub source: Address,
-    /// The port that it is for.
+    /// The receiving port.
     pub target: Address,
-    /// The letter that it is or acknowledges.
+    /// The number of the letter that this frame carries or acknowledges.
     pub number: u64,
 }
 
 impl Header {
-    /// Checks a frame and reads its head. Behind it are the words of a letter.
+    /// Checks a frame and reads its head. Returns the words of a letter with it.
     ///
     /// # Errors
     /// [`WireError`].
@@ -211,7 +212,7 @@ mod tests {
         #[test]
         fn frames_round_trip((header, words) in any_frame()) {
             let frame = header.emit(&words);
-            prop_assert!(!frame.spilled(), "it lives inline");
+            prop_assert!(!frame.spilled(), "the frame fits the inline buffer");
             prop_assert_eq!(parse(&frame), Ok((header, words)));
         }
 
@@ -234,7 +235,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_under_a_right_check_sequence_are_parsed_without_panic(bytes: Vec<u8>) {
+        fn bytes_with_valid_check_sequence_parse_without_panic(bytes: Vec<u8>) {
             let mut frame = [0; ethernet::HEADER_BYTES].to_vec();
             frame.extend_from_slice(&bytes);
             frame.extend_from_slice(&crc32fast::hash(&bytes).to_be_bytes());

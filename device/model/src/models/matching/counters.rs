@@ -42,7 +42,7 @@ pub struct Counters {
     /// Commands refused.
     pub commands_refused: u64,
     /// Commands of ports of which a counter had risen since the one before.
-    pub untold: u64,
+    pub unreported: u64,
 }
 
 impl AsMut<CardCounters> for Counters {

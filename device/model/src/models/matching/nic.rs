@@ -117,7 +117,7 @@ impl Match {
             return;
         };
         let now = port.page.launched_at(now);
-        self.ends.effects.counters.untold += u64::from(core::mem::take(&mut port.has_counted));
+        self.ends.effects.counters.unreported += u64::from(core::mem::take(&mut port.has_counted));
         let (launched, is_line_due) = port.page.count_launch();
         let handle = launched as u32;
         let command = Command::decode(store.code, &store.words, &self.config);
@@ -390,8 +390,8 @@ impl Observed for Match {
         self.counters().card.unordered
     }
 
-    fn untold(&self) -> u64 {
-        self.counters().untold
+    fn unreported(&self) -> u64 {
+        self.counters().unreported
     }
 
     fn ledger(&self) -> &Ledger {

@@ -27,7 +27,7 @@ use crate::platform::profile::Passing;
 use crate::platform::trace_tag::TraceTag;
 use crate::time::{Passage, Time};
 
-/// What a look at an entry costs whose slices are released, as [`crate::nic::Nic::work_done`] counts.
+/// Cost of one entry whose slices are released, in units of [`crate::nic::Nic::work_done`].
 const ENTRY_WORK: u64 = 2;
 
 /// Why an entry cannot be added to an authorization table.
@@ -50,18 +50,18 @@ struct Entry {
     grant: Grant,
 }
 
-/// What an open port is to the completer.
+/// The completer's state of an open port.
 #[derive(Clone, Debug)]
 struct Port {
     queue: ReceiveQueue,
     entries: Vec<Option<Entry>>,
-    /// Entry to which each slice is charged, by the slice's place in the queue.
+    /// The entry to which each slice is charged, by the slice's index in the queue.
     owners: Vec<u16>,
 }
 
-/// A packet of data that passed the RX machine.
+/// A data packet that has passed the RX machine.
 struct Data<'a, W> {
-    /// When.
+    /// When it passed the machine.
     received: Passed,
     header: &'a Header,
     words: W,
@@ -90,7 +90,7 @@ impl Port {
         self.entries.get_mut(entry)?.as_mut().map(|entry| &mut entry.grant)
     }
 
-    /// Slices that the accounts may come to fill, all but `except`.
+    /// Slices reserved by all entries except `except`.
     fn reserved_but(&self, except: Option<usize>) -> u64 {
         let others = self.entries.iter().enumerate().filter(|(place, _)| Some(*place) != except);
         others.flat_map(|(_, entry)| entry).map(|entry| u64::from(entry.grant.reserved())).sum()
@@ -167,8 +167,9 @@ impl Completer {
             }
             match port.entries.iter().position(Option::is_none) {
                 Some(place) => port.entries[place] = Some(entry),
-                // Revoked again and again while it holds a slice of each time's, one sender would fill the table
-                // without end, and every packet looks for its sender there.
+                // Attack: a program authorizes and revokes one sender repeatedly, while the sender holds a slice from
+                // each time. Without this bound the sender's revoked entries would fill the table, which each packet
+                // searches for its sender.
                 None if port.entries.len() >= Config::MAX_AUTHORIZATIONS.into() => {
                     return Err(AuthorizeError::TableFull);
                 }
@@ -179,7 +180,7 @@ impl Completer {
         Ok(())
     }
 
-    /// Takes an entry out of the port's authorization table; false when there is none.
+    /// Removes an entry from the port's authorization table; false if there is none.
     pub(super) fn revoke(&mut self, index: usize, remote: Address) -> bool {
         let Some(port) = self.ports.get_mut(index).and_then(Option::as_mut) else { return false };
         let Some(place) = port.entry_of(remote).and_then(|entry| port.entries.get_mut(entry)) else {
@@ -187,7 +188,7 @@ impl Completer {
         };
         if let Some(entry) = place {
             entry.is_authorized = false;
-            // Its slices stay charged to it until the host releases them; it is promised no more than those.
+            // The revoked entry keeps its slices until the host releases them, and gets no further credit.
             let held = entry.grant.held();
             entry.grant = Grant::new(0);
             (0..held).for_each(|_| entry.grant.on_stored());
@@ -208,7 +209,7 @@ impl Completer {
         effects: &mut Effects,
     ) {
         let port = self.ports.get_mut(index).and_then(Option::as_mut).map(|port| &mut port.queue);
-        // A register of a port that is closed says nothing.
+        // A register store to a closed port has no effect.
         let (Some(queue), Some(page)) = (port, requester.page_mut(index)) else { return };
         let Some(released) = queue.on_register(now, index, register, page, effects) else { return };
         while let Some(queue) = self.queue_mut(index)
@@ -227,16 +228,17 @@ impl Completer {
         self.ports.get_mut(index)?.as_mut().map(|port| &mut port.queue)
     }
 
-    /// Returns the credit of slices that are free again to those to whom they were charged.
+    /// Returns the credit of released slices to the senders to which they were charged.
     fn release(&mut self, index: usize, release: Release, requester: &mut Requester, effects: &mut Effects) {
         let Some(port) = &mut self.ports[index] else {
             debug_assert!(false, "slices of an open port are released");
             return;
         };
-        // Whose slices they are: nothing changes for the others. Were all entries looked at each time, a program that
-        // lets a full queue of slices be released one by one, by one store, would have that done for each of them.
+        // Only the entries that own released slices change. Attack: a program has a full queue of slices released one
+        // by one with one store. If each release checked all entries, the card would do that for each slice.
         let mut owners: SmallVec<[u16; 16]> = SmallVec::new();
-        // At most the slices of the queue, for no more are stored and not released. Most senders' come in runs.
+        // No more slices than the queue has, because the others are not stored. A sender's slices are usually
+        // consecutive.
         let mut places = release.places;
         effects.spend(places.end - places.start);
         while let Some(first) = places.next() {
@@ -264,7 +266,7 @@ impl Completer {
         }
     }
 
-    /// A frame from the network, whole; `head` is when its first bit was there.
+    /// A complete frame from the network. `come` has the arrival times of its first bit and of its end.
     pub(super) fn on_frame(
         &mut self,
         come: (Time, Time),
@@ -284,7 +286,7 @@ impl Completer {
         }
     }
 
-    /// The same of one that nobody encoded.
+    /// The same for a packet of the fast path, which was not encoded.
     #[inline]
     pub(super) fn on_parcel(
         &mut self,
@@ -303,9 +305,9 @@ impl Completer {
         }
     }
 
-    /// A packet that is sound. `head` is when its first bit was there: where words are passed on, that counts as its
-    /// first word, which is less than a word's time too early where the link is quicker than the machine, and else
-    /// nothing: then the last word decides.
+    /// A valid packet. `head` is when its first bit arrived. With cut-through, the model uses `head` as the arrival
+    /// time of the first word. This is less than one word's time too early if the link is faster than the machine. If
+    /// it is slower, this has no effect, because the last word then decides.
     #[inline]
     fn on_packet(
         &mut self,
@@ -322,7 +324,7 @@ impl Completer {
         }
         let count = words.len();
         let index = usize::from(header.target.port);
-        // The network waits in front of the RX machine while the port's queue of the FIFO RAM is full.
+        // While the port's queue of the FIFO RAM is full, the network waits before the RX machine.
         let room = self.fifo.room_at(index, count, head.min(now));
         let come = Passage { head: room, tail: room.max(now) };
         let received = effects.pass(Machine::Receive, self.passing, come, count as u64 * WORD_BYTES);
@@ -410,9 +412,10 @@ impl Completer {
         let count = words.len();
         let bytes = count as u64 * WORD_BYTES;
         let stored = effects.pass(Machine::Store, self.passing, received.words, bytes);
-        // Store frees word after word, and RX fills no faster: the room is there once Store has begun.
+        // Store frees the queue word by word, and RX fills it no faster. So all of the room is available once Store
+        // begins.
         self.fifo.leave(index, count, stored.stage.start);
-        // The status word is the last of the burst, and Store's last state.
+        // The status word is the last word of the burst, and belongs to Store's last state.
         let come = Passage { head: stored.words.head, tail: stored.stage.end };
         let ready = effects.interface.earliest(BusTransfer::DmaWrite, come, bytes + WORD_BYTES);
 
@@ -427,7 +430,7 @@ impl Completer {
         }
     }
 
-    /// A sender asks for its limit.
+    /// A sender requests its limit.
     fn on_request(
         &mut self,
         now: Time,
@@ -441,7 +444,7 @@ impl Completer {
         let entry = port.and_then(|port| Some((port.entry_of(header.source)?, port)));
         let Some((entry, grant)) = entry.and_then(|(entry, port)| Some((entry, port.grant_mut(entry)?)))
         else {
-            // It will be offered credit when it is authorized.
+            // The sender is not authorized. When it is, this port offers it credit.
             effects.counters.flow_discarded += 1;
             return;
         };
@@ -517,7 +520,7 @@ impl Completer {
         requester.send_flow(now, &header, effects);
     }
 
-    /// The head of an answer to `header`; its kind is to be replaced.
+    /// The head of an answer to `header`; the caller replaces its kind.
     const fn answer_to(&self, header: &Header) -> Header {
         let source = Address { node: self.node, port: header.target.port };
         Header { target: header.source, source, ..*header }

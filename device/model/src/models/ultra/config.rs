@@ -33,10 +33,10 @@ pub enum FlowControl {
     None,
 }
 
-/// A configuration that no card can have.
+/// Why a card's configuration is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ConfigError {
-    /// The card is not on a node of the cluster.
+    /// The node number is not one of the cluster's.
     #[error("node {node} is not one of the cluster's {nodes} nodes, which are numbered from 0")]
     Node {
         /// This node.
@@ -67,23 +67,23 @@ pub enum ConfigError {
         receive::MAX_SLICES
     )]
     MaxSlices {
-        /// What was given.
+        /// The requested number of slices.
         slices: u32,
     },
-    /// The authorization table has no or too many entries.
+    /// The authorization table has no entries, or too many.
     #[error("{entries} authorization entries a port: give 1 to {}", Config::MAX_AUTHORIZATIONS)]
     Authorizations {
-        /// What was given.
+        /// The requested number of entries.
         entries: u16,
     },
-    /// The probe timer would never rest, or shrinks.
+    /// The probe timer would expire without end, or its waits would shrink.
     #[error(
-        "the credit probe waits {first} at first and {most} at most: give at least 1 ps, and no less at most"
+        "the credit probe waits {first} at first and {most} at most: give a first wait of at least 1 ps, and a longest wait that is not shorter"
     )]
     CreditProbe {
-        /// First wait.
+        /// The first wait.
         first: Span,
-        /// Longest wait.
+        /// The longest wait.
         most: Span,
     },
 }
@@ -95,13 +95,13 @@ pub struct Config {
     pub node: u16,
     /// Nodes of the cluster.
     pub nodes: u32,
-    /// Words of either FIFO RAM (section 3.1: 1 KB).
+    /// Words of each FIFO RAM (section 3.1: 1 KB).
     pub fifo_ram_words: u16,
-    /// Words of the requester's FIFO RAM that a port gets which asks for no number; 0: it cannot be opened so.
+    /// Words of the requester's FIFO RAM for a port that requests no number. With 0 such a port cannot be opened.
     pub requester_fifo_words: [u16; PORTS],
-    /// Words of the completer's FIFO RAM that a port gets; 0: it cannot be opened.
+    /// Words of the completer's FIFO RAM for a port. With 0 the port cannot be opened.
     pub completer_fifo_words: [u16; PORTS],
-    /// Most slices of a receive queue.
+    /// Maximum number of slices of a receive queue.
     pub max_slices: u32,
     /// Entries of a port's authorization table ("several", section 3.2).
     pub authorizations: u16,
@@ -109,11 +109,11 @@ pub struct Config {
     pub unauthorized: Unauthorized,
     /// What keeps senders from overrunning a receiver.
     pub flow_control: FlowControl,
-    /// How long a port that has packets and no credit waits before it asks again, in case the answer was lost.
+    /// How long a port with packets and no credit waits before it requests credit again, in case the answer was lost.
     pub credit_probe_first: Span,
-    /// The wait doubles each time up to this.
+    /// The wait doubles each time, up to this one.
     pub credit_probe_most: Span,
-    /// When a machine has something for the next one; none: as the platform does it.
+    /// When a machine forwards words to the next one; `None` uses the platform profile's.
     pub passing: Option<Passing>,
     /// Prices.
     pub profile: Arc<Profile>,
@@ -122,8 +122,8 @@ pub struct Config {
 impl Config {
     /// Words of the paper's FIFO RAM: 1 KB (section 3.1).
     pub const FIFO_RAM_WORDS: u16 = 128;
-    /// Most entries of a port's authorization table, those included that are revoked and wait for their slices; a
-    /// packet's sender is looked up among them one by one. Ours: a bound.
+    /// Maximum number of entries of a port's authorization table. Revoked entries that wait for their slices count. The
+    /// completer searches the entries one by one for a packet's sender. Ours: a bound.
     pub const MAX_AUTHORIZATIONS: u16 = 256;
 
     /// A card as in the paper, with its RAM shared equally.
@@ -136,25 +136,25 @@ impl Config {
             requester_fifo_words: [EQUAL_SHARE; PORTS],
             completer_fifo_words: [EQUAL_SHARE; PORTS],
             max_slices: receive::MAX_SLICES,
-            // Section 3.2: several partners; how many is assumed.
+            // Section 3.2: "several" partners. Assumed: the number.
             authorizations: 16,
             unauthorized: Unauthorized::Discard,
             flow_control: FlowControl::Credit,
             // Ours: the paper has no credits.
             credit_probe_first: Span::from_ns(100_000),
-            // Ours: as before.
+            // Ours: the paper has no credits.
             credit_probe_most: Span::from_ns(100_000_000),
             passing: None,
             profile: profile.into(),
         }
     }
 
-    /// When a machine of this card has something for the next one.
+    /// When a machine of this card forwards words to the next one.
     pub fn passing(&self) -> Passing {
         self.passing.unwrap_or(self.profile.ni.passing)
     }
 
-    /// Checks that there can be such a card.
+    /// Checks that the parameters are valid.
     ///
     /// # Errors
     /// Names the first parameter that is out of its range.
@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn impossible_cards_are_refused() {
+    fn invalid_configurations_are_refused() {
         let good = Config::new(1, 2, Profile::ultra_200mhz_htx());
         assert_eq!(good.check(), Ok(()));
         let refused = |change: fn(&mut Config)| {

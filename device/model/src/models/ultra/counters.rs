@@ -6,27 +6,28 @@ use crate::nic::ShellCounts;
 use crate::parts::counters::CardCounters;
 use crate::parts::effects;
 
-/// What the units of a card do to the world.
+/// The effects of a card's units on its node and the network.
 pub(super) type Effects = effects::Effects<Counters>;
 
-/// Counts since the card was made. Packets are data packets unless said otherwise.
+/// Counters since the card was made. Packets are data packets unless stated otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// What every card counts; a message is a packet, and overruns are packets without a free slice or credit.
+    /// The counters that all cards have. A message is a packet; overruns are packets without a free slice or credit.
     pub card: CardCounters,
     /// Packets whose sender is not authorized.
     pub unauthorized: u64,
-    /// Packets of another connection than the authorized one.
+    /// Packets whose connection is not the authorized one.
     pub stale: u64,
-    /// Packets that came twice, or after a later one.
+    /// Packets that arrived twice, or after a later one.
     pub late: u64,
-    /// Packets that never came, seen by the gap in the numbers.
+    /// Packets that never arrived, detected by the gap in the numbers.
     pub missing: u64,
-    /// Frames of flow control and acknowledgement that changed nothing: duplicated, overtaken, or about what is gone.
+    /// Frames of flow control and acknowledgement without effect: duplicated, overtaken, or for an entry or port that
+    /// no longer exists.
     pub flow_discarded: u64,
     /// Frames of flow control sent.
     pub flow_sent: u64,
-    /// Credit requests repeated because no answer came in time; those of `flow_sent`.
+    /// Credit requests repeated because no answer arrived in time; part of `flow_sent`.
     pub credit_probes: u64,
 }
 
@@ -37,7 +38,7 @@ impl AsMut<CardCounters> for Counters {
 }
 
 impl Counters {
-    /// What only this model counts, by name.
+    /// The counters that only this model has, by name.
     pub(super) const fn by_name(&self) -> [(&'static str, u64); 7] {
         [
             ("stale", self.stale),

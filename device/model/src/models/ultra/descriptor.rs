@@ -23,8 +23,9 @@ pub static MODEL: Model = Model {
     title: "ULTRA",
     article: "an",
     protocol: PROTOCOL,
-    summary: "requester and completer, one I/O cycle a message",
-    paper: "H. Fröning, H. Litz, U. Brüning, A New Ultra-Low Latency Message Transfer Mechanism, University of Mannheim, 2007",
+    summary: "requester and completer, one I/O cycle for each message",
+    paper: "H. Fröning, H. Litz, U. Brüning, A New Ultra-Low Latency Message Transfer Mechanism, University of \
+            Mannheim, 2007",
     ports: PORTS as u32,
     windows: PAGES_OF_PORTS,
     parameters: PARAMETERS,
@@ -52,7 +53,7 @@ const UNAUTHORIZED: &str = "unauthorized";
 const FLOW_CONTROL: &str = "flow_control";
 const PASSING: &str = "passing";
 
-/// Section 3.2: either is allowed.
+/// Section 3.2 allows either.
 const INTERRUPT: &str = "interrupt";
 const NO_FLOW_CONTROL: &str = "none";
 const CUT_THROUGH: &str = "cut-through";
@@ -61,8 +62,8 @@ const STORE_AND_FORWARD: &str = "store-and-forward";
 const PARAMETERS: &[Parameter] = &[
     Parameter {
         key: REQUESTER_FIFO,
-        help: "How the requester's FIFO RAM is split: words of 64 bits for each of the eight ports. Each is 0 (port unused) or at \
-               least 10 (one full packet), and all together at most 128 (1 KiB, ULTRA paper section 3.1).",
+        help: "How the requester's FIFO RAM is split: words of 64 bits for each of the eight ports. Each is 0 (port \
+               unused) or at least 10 (one full packet). Their sum is at most 128 (1 KiB, ULTRA paper section 3.1).",
         origin: Origin::Source("section 3.1: 1 KB in up to eight queues, here equal ones"),
         kind: Kind::Numbers { default: &[16; PORTS], most: Config::FIFO_RAM_WORDS as u64 },
     },
@@ -94,7 +95,7 @@ const PARAMETERS: &[Parameter] = &[
         key: FLOW_CONTROL,
         help: "What keeps senders from overrunning a receive queue.",
         origin: Origin::Assumed(
-            "the paper has that of links alone, which lets one full queue hold all others up",
+            "the paper has flow control of links only, by which one full queue would hold up all others",
         ),
         kind: Kind::Choice {
             default: "credit",
@@ -112,17 +113,17 @@ const PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         key: PASSING,
-        help: "When Load, TX, RX and Store have something for the next of them.",
-        origin: Origin::Assumed("the platform has what its paper says"),
+        help: "When Load, TX, RX and Store forward words to the next of them.",
+        origin: Origin::Assumed("the platform's profile has what its paper says"),
         kind: Kind::Choice {
             default: "platform",
             choices: &[
                 Choice { name: "platform", help: "As the platform's profile says." },
                 Choice {
                     name: CUT_THROUGH,
-                    help: "Word after word, before the packet is whole, also into the link and into host memory.",
+                    help: "Each word as it comes, before the packet is complete, also into the link and into host memory.",
                 },
-                Choice { name: STORE_AND_FORWARD, help: "Once they have done all of a packet." },
+                Choice { name: STORE_AND_FORWARD, help: "When they have processed the complete packet." },
             ],
         },
     },
@@ -173,7 +174,8 @@ fn limits(values: &Values) -> Limits {
     }
 }
 
-/// What a link loses is not sent again. A packet that comes twice, or after a later one, is discarded by its number.
+/// The card does not send a packet again that a link lost. It discards a packet by its number if the packet comes
+/// twice, or after a later one.
 fn promises(values: &Values) -> Promises {
     let is_controlled = values.word(FLOW_CONTROL) != NO_FLOW_CONTROL;
     Promises {

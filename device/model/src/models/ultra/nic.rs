@@ -22,7 +22,7 @@ use crate::platform::ledger::Ledger;
 use crate::platform::node_bus::NodeBus;
 use crate::time::Time;
 
-/// No input and no output is long.
+/// All inputs and outputs are short, so no price depends on a length.
 const WORK: WorkPrices =
     WorkPrices { input: 10, checked_bytes_in_unit: u64::MAX, output: 5, copied_bytes_in_unit: u64::MAX };
 
@@ -36,10 +36,10 @@ pub struct Ultra {
 }
 
 impl Ultra {
-    /// A card with no port open.
+    /// A card without open ports.
     ///
     /// # Errors
-    /// When there can be no such card.
+    /// If the configuration is invalid.
     pub fn new(config: Config) -> Result<Self, ConfigError> {
         config.check()?;
         Ok(Self {
@@ -50,12 +50,12 @@ impl Ultra {
         })
     }
 
-    /// What the card was made with.
+    /// The card's configuration.
     pub const fn config(&self) -> &Config {
         &self.config
     }
 
-    /// What the card has counted.
+    /// The card's counters.
     pub const fn counters(&self) -> &Counters {
         &self.effects.counters
     }
@@ -66,7 +66,7 @@ impl Ultra {
         if route.reserved != 0 {
             return Err(ControlError::BadValue);
         }
-        // What was launched was meant for the old route.
+        // The launched packets were meant for the old route.
         if self.requester.has_packets(port) {
             return Err(ControlError::PortBusy);
         }
@@ -102,7 +102,7 @@ impl Ultra {
         Address::named(node, port, self.config.nodes, PORTS)
     }
 
-    /// Words of the requester's FIFO RAM that a port is opened with.
+    /// Words of the requester's FIFO RAM for a port that is being opened.
     fn fifo_words(&self, port: usize, open: &PortOpen) -> usize {
         match open.fifo_words {
             0 => self.config.requester_fifo_words[port].into(),
@@ -186,7 +186,7 @@ impl Controlled for Ultra {
 }
 
 impl Ultra {
-    /// Takes an input, with the node's bus at hand.
+    /// Processes an input. The caller has attached the node's bus.
     #[inline]
     fn take(&mut self, now: Time, input: Input<'_>) {
         let (requester, effects) = (&mut self.requester, &mut self.effects);
@@ -206,9 +206,9 @@ impl Ultra {
             }
             Input::Control { token, request } => control::on_control(self, now, token, request),
             Input::ShellCounts(counts) => effects.shell_counts = counts,
-            // It never reads host memory.
+            // This model never reads host memory.
             Input::DmaData { .. } | Input::Lent { .. } | Input::LentFrame { .. } => {}
-            // Its host says everything by pages.
+            // This model's host interface consists of pages alone.
             Input::Descriptor(_) | Input::PollDemand { .. } => {}
             Input::Timeout => while requester.on_timeout(now, effects) {},
             Input::HostReset => control::on_host_reset(self, now),

@@ -20,10 +20,10 @@ use crate::platform::profile::Passing;
 use crate::platform::trace_tag::TraceTag;
 use crate::time::{Passage, Span, Time};
 
-/// The timers of the card, each of them for each port.
+/// The timers of the card; each port has one of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
-    /// A port has packets and no credit: ask for it again, in case request or answer was lost.
+    /// A port has packets but no credit. The card requests credit again, in case the request or its answer was lost.
     CreditProbe,
 }
 
@@ -31,24 +31,24 @@ impl TimerName for Timer {
     const ALL: &'static [Self] = &[Self::CreditProbe];
 }
 
-/// What an open port is to the requester.
+/// The requester's state of an open port.
 #[derive(Clone, Debug)]
 struct Port {
     page: RequesterPage,
     /// The port's entry of the descriptor look-up table, once it has one.
     entry: Option<Entry>,
-    /// When the credit of the packet last sent was there.
+    /// When the last sent packet had its credit.
     opened: Time,
-    /// Next wait of the credit probe.
+    /// The next wait of the credit probe.
     probe_wait: Span,
 }
 
-/// What belongs to a packet beside its words.
+/// What a packet in the FIFO RAM has in addition to its words.
 #[derive(Clone, Copy, Debug)]
 struct Packet {
     code: Code,
     message: TraceTag,
-    /// When its first and last word are the TX machine's.
+    /// When the TX machine has the packet's first and last word.
     loaded: Passage,
 }
 
@@ -61,10 +61,10 @@ pub struct Requester {
     probe_first: Span,
     probe_most: Span,
     fifo: FifoRam<Packet>,
-    /// Messages launched so far, refused ones too.
+    /// Messages launched so far, including refused ones.
     messages: u64,
     ports: [Option<Port>; PORTS],
-    /// Outlives the port: its next user's connections are newer than those of the last.
+    /// Outlives the port, so that its next user's connections are newer than those of its last user.
     windows: [Window; PORTS],
     timers: Timers<Timer>,
 }
@@ -101,7 +101,7 @@ impl Requester {
         Ok(())
     }
 
-    /// Forgets the port. Packets that were not sent are discarded.
+    /// Closes the port. Packets that were not sent are discarded.
     pub(super) fn close(&mut self, port: usize, effects: &mut Effects) {
         self.ports[port] = None;
         self.timers.stop(Timer::CreditProbe, port);
@@ -113,8 +113,8 @@ impl Requester {
         self.ports[port].as_ref().map_or(Time::ZERO, |port| port.page.visible())
     }
 
-    /// Whether a packet of any length can be taken. The store is looked at when this is true, and waits in its page
-    /// while it is not.
+    /// Whether the FIFO RAM has room for a packet of any length. The shell reads a store from its page only while this
+    /// is true.
     #[inline]
     pub(super) fn accepts_store(&self, port: usize) -> bool {
         self.fifo.accepts(port, MAX_WORDS)
@@ -125,18 +125,18 @@ impl Requester {
         self.fifo.front(port).is_some()
     }
 
-    /// Fills the entry of the look-up table and asks for credit.
+    /// Fills the entry of the look-up table and requests credit.
     pub(super) fn set_route(&mut self, now: Time, port: usize, target: Address, effects: &mut Effects) {
         let state = self.ports[port].as_mut();
-        debug_assert!(state.is_some(), "the request was checked: the port is open");
+        debug_assert!(state.is_some(), "the port is open, because the control request was checked");
         if let Some(state) = state {
             state.entry = Some(Entry::new(target, Address { node: self.node, port: port as u8 }));
             self.begin_connection(now, port, effects);
         }
     }
 
-    /// A burst of programmed I/O: the Load machine. The shell leaves it in the page while [`Self::accepts_store`] is
-    /// false; were it passed on nonetheless, it would be dropped.
+    /// A burst of programmed I/O: the Load machine. While [`Self::accepts_store`] is false, the shell leaves the store
+    /// in its page. If the shell passed it on nevertheless, the card would drop it.
     pub(super) fn on_store(&mut self, now: Time, store: &PageStore, effects: &mut Effects) {
         let index = store.port as usize;
         if !self.accepts_store(index) {
@@ -148,7 +148,7 @@ impl Requester {
         };
         let now = port.page.launched_at(now);
         let code = Code::decode(store.code);
-        // A code that says nothing is priced as the shortest burst.
+        // A store with an undefined code is priced as the shortest burst.
         let payload_words = code.map_or(0, |code| code.payload_words);
         let words = payload_words + TAG_WORDS;
         let bytes = words as u64 * WORD_BYTES;
@@ -162,7 +162,7 @@ impl Requester {
         };
         effects.attribute(Some(message));
         let software_done = effects.interface.host_send(now, bytes);
-        // A full FIFO holds the bus, and the bus holds the host.
+        // A full FIFO RAM stalls the bus, and the bus stalls the host.
         let room = self.fifo.room_at(index, words, software_done);
         let burst = effects.interface.transfer(BusTransfer::PioWrite, room, bytes);
         let arrived = burst.end;
@@ -177,13 +177,13 @@ impl Requester {
                 let (done, packet) = (load.stage.end, Packet { code, message, loaded: load.words });
                 let burst = store.words.get(PAYLOAD_WORDS - payload_words..).unwrap_or_default();
                 if self.may_send(index) {
-                    // Nothing waits before it: it passes through the FIFO RAM without a stop.
+                    // No packet waits before this one, so it passes through the FIFO RAM without waiting.
                     self.send_packet(index, packet, burst, effects);
                 } else {
                     self.fifo.push(index, burst, done, packet);
                     self.mind_probe(done, index);
                 }
-                // A packet that is notified has a line of its own, when it has left.
+                // A packet with a notification gets its own status line, when it has left.
                 if is_line_due
                     && !code.notify
                     && let Some(page) = self.page_mut(index)
@@ -194,13 +194,13 @@ impl Requester {
         }
     }
 
-    /// Whether the port's next packet need not wait.
+    /// Whether the port's next packet can leave without waiting.
     fn may_send(&self, index: usize) -> bool {
         let has_credit = self.flow_control == FlowControl::None || self.windows[index].is_open();
         has_credit && self.fifo.front(index).is_none()
     }
 
-    /// Sends the packets that waited, while there is credit.
+    /// Sends the waiting packets, while there is credit.
     fn send_waiting(&mut self, now: Time, index: usize, effects: &mut Effects) {
         let mut words = [0; MAX_WORDS];
         while self.flow_control == FlowControl::None || self.windows[index].is_open() {
@@ -213,7 +213,7 @@ impl Requester {
     }
 
     /// The TX machine: routing and header from the look-up table, payload and tag from the FIFO RAM. The caller has
-    /// said whose crossings these are.
+    /// attributed the transactions to a message.
     #[inline]
     fn send_packet(&mut self, index: usize, packet: Packet, words: &[u64], effects: &mut Effects) {
         let Packet { code, message, loaded } = packet;
@@ -223,9 +223,10 @@ impl Requester {
             return;
         };
         let window = &mut self.windows[index];
-        // Whether its credit was fed to this model before it or after it.
+        // Independent of whether this model received the credit before the packet or after it.
         let opened = window.opened();
-        // Credit took so long that the card has asked for it: if it did so, then by a clock that is not the model's.
+        // If the credit took longer than the probe's first wait, the card may have requested it again. Whether it did
+        // depends on a clock other than model time.
         let waited_from = loaded.tail.max(core::mem::replace(&mut port.opened, opened));
         effects.counters.card.unordered += u64::from(opened > waited_from + self.probe_first);
         let ready = Passage { head: loaded.head.max(opened), tail: loaded.tail.max(opened) };
@@ -233,7 +234,7 @@ impl Requester {
         let (connection, number) = (window.connection(), window.count_sent());
         let packet = Outgoing { entry, kind, connection, number, words };
         let sent = transmit(self.passing, ready, &packet, Some(message), effects).stage;
-        // TX frees word after word, and Load fills no faster: the room is there once TX has begun.
+        // TX frees the queue word by word, and Load fills it no faster. So all of the room is available once TX begins.
         self.fifo.leave(index, words.len(), sent.start);
         effects.counters.card.messages_sent += 1;
         effects.counters.card.bytes_sent += words.len() as u64 * WORD_BYTES;
@@ -244,7 +245,7 @@ impl Requester {
         }
     }
 
-    /// Lets the probe timer run exactly while packets wait for credit.
+    /// Runs the probe timer exactly while packets wait for credit.
     fn mind_probe(&mut self, now: Time, index: usize) {
         let Some(port) = &mut self.ports[index] else {
             debug_assert!(false, "the timer of a port that is closed is stopped");
@@ -258,7 +259,7 @@ impl Requester {
         }
     }
 
-    /// The limit of a port's packets moved.
+    /// The receiver announced a new limit for a port's packets.
     pub(super) fn on_credit(&mut self, now: Time, header: &Header, effects: &mut Effects) {
         let index = usize::from(header.target.port);
         let is_ours = self.is_target(index, header.source);
@@ -273,7 +274,7 @@ impl Requester {
         }
     }
 
-    /// The receiver has an account for this port, or wants another connection for it.
+    /// The receiver has an account for this port, or wants a new connection for it.
     pub(super) fn on_offer(&mut self, now: Time, header: &Header, effects: &mut Effects) {
         let index = usize::from(header.target.port);
         if !self.is_target(index, header.source) {
@@ -287,12 +288,12 @@ impl Requester {
         }
     }
 
-    /// A packet was stored at the other end.
+    /// The receiver has stored a packet.
     pub(super) fn on_acknowledgement(&mut self, now: Time, header: &Header, effects: &mut Effects) {
         let index = usize::from(header.target.port);
         let is_ours = self.is_target(index, header.source);
         if is_ours && self.windows[index].on_acknowledgement(header.connection, header.number) {
-            // Its status line and those of later launches meet on the bus in the order in which they are fed.
+            // Wall time decides in which order the bus carries this status line and those of later launches.
             effects.counters.card.unordered += 1;
             if let Some(page) = self.page_mut(index) {
                 page.line.acknowledged += 1;
@@ -343,7 +344,7 @@ impl Requester {
 
     fn request_credit(&mut self, now: Time, index: usize, effects: &mut Effects) {
         let Some(entry) = self.ports[index].as_ref().and_then(|port| port.entry) else {
-            debug_assert!(false, "credit is asked for along a route");
+            debug_assert!(false, "credit is requested only from a port's target");
             return;
         };
         if self.flow_control == FlowControl::None {
@@ -358,7 +359,7 @@ impl Requester {
     }
 }
 
-/// A packet that is sent.
+/// A packet that the TX machine sends.
 struct Outgoing<'a> {
     entry: Entry,
     kind: Kind,
@@ -367,8 +368,8 @@ struct Outgoing<'a> {
     words: &'a [u64],
 }
 
-/// One packet through the TX machine, whose words are there as `loaded` says. The frame begins with the routing frame,
-/// which leaves a word's time before the header does, where words are passed on.
+/// Passes one packet through the TX machine; `loaded` has the arrival times of its words. With cut-through, the routing
+/// frame leaves one word's time before the header.
 #[inline]
 fn transmit(
     passing: Passing,

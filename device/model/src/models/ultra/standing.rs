@@ -1,24 +1,27 @@
-//! What is looked at before a message of a series is worked out, and again behind it: whether the next ones are it a
-//! span later ([`steady`]). Both ends of a message have two machines, a bus, a host and a FIFO RAM on its way.
+//! The state that a stage records before and after it computes one message of a batch. If the two differ only by a
+//! shift in time ([`steady`]), the next messages repeat this one, one span later each. At either end a message passes
+//! two machines, a bus, a host and a FIFO RAM.
 
 use crate::parts::fifo::{FifoRam, Leaving};
 use crate::platform::ledger::Sums;
 use crate::platform::steady;
 use crate::time::{Span, Time};
 
-/// All that has a say in what becomes of a message beside its own coming, where it waits for nobody beside its way.
+/// The state that determines a message's times, apart from its own arrival time. It is complete only if the message
+/// waits for nothing outside its path.
 pub struct Standing {
-    /// Until when the places on its way are busy, in an order of the stage's own.
+    /// When each resource on the message's path is free again, in an order that the stage chooses.
     pub busy_until: [Time; 4],
-    /// What is leaving the queue of the FIFO RAM that it passes through.
+    /// The packets that are leaving the queue of the message's FIFO RAM.
     pub leaving: Leaving,
-    /// What those before it came to, in an order of the stage's own. No message depends on it.
+    /// The sums over earlier messages, in an order that the stage chooses. No message's time depends on them.
     pub sums: [Sums; 4],
 }
 
 impl Standing {
-    /// By how much later the next message, if it comes so much later, finds all that the one that was worked out since
-    /// this found. `busy_until` is as the places are now, and `latest` the latest instant that was worked out.
+    /// The span by which the state has shifted since it was recorded, if one message was computed in between. A message
+    /// that arrives this span later then has the same course, this span later. `busy_until` has the resources' present
+    /// times, and `latest` is the latest instant that was computed.
     #[inline(always)]
     pub fn pace<P: Copy>(
         &self,

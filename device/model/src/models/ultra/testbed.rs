@@ -7,8 +7,8 @@ use crate::platform::profile::{
 impl Profile {
     /// The testbed of the paper: Virtex 4 at 200 MHz on an HTX slot.
     ///
-    /// The cycles of the four machines are read from the text, as `profiles/htx-200mhz.toml` says state by state, and
-    /// fitted to nothing: each look at a table and each word is a state of one cycle. Words are passed on as they come.
+    /// The cycles of the four machines are counted from the paper's text, as `profiles/htx-200mhz.toml` explains state
+    /// by state. Nothing is fitted: each table access and each word is a state of one cycle. The machines cut through.
     pub fn ultra_200mhz_htx() -> Self {
         const fn states(before: u64, behind: u64) -> MachineCycles {
             MachineCycles {
@@ -31,19 +31,19 @@ impl Profile {
         Self { ni: NiPrices { machines, passing: Passing::CutThrough, ..fitted.ni }, ..fitted }
     }
 
-    /// The same with machines that take packets whole.
+    /// The same with machines that store and forward packets.
     ///
-    /// The cycles of the four machines are **fitted**: the paper gives only their sum and their slowest. The sum is
-    /// 23 cycles at 2 words and 76 at 10 (115 ns, 380 ns: 9.75 + 6.625 n cycles), the slowest takes 9.85 cycles at 2
-    /// words (325 MB/s) and less than 22.8 at 10 ("exceeds 700 MByte/s"): 6.85 + 1.5 n, which gives 732 MB/s. Which
-    /// machine is the slowest is not known; it is taken to be TX, which also sends routing and header.
+    /// Fitted: the cycles of the four machines. The paper gives only their sum and the slowest one. The sum is 23
+    /// cycles at 2 words and 76 at 10 (115 ns, 380 ns: 9.75 + 6.625 n cycles). The slowest takes 9.85 cycles at 2 words
+    /// (325 MB/s) and less than 22.8 at 10 ("exceeds 700 MByte/s"): 6.85 + 1.5 n, which gives 732 MB/s. The paper does
+    /// not say which machine is the slowest. Assumed: it is TX, which also sends routing and header.
     pub fn ultra_200mhz_htx_fitted() -> Self {
         // Section 4: "latencies of 11 cycles when receiving and 7 cycles when sending data towards the host".
         const HT_CORE_IN_PS: u64 = 11 * 5_000;
         /// Section 4.
         const HT_CORE_OUT_PS: u64 = 7 * 5_000;
-        // A 16-bit HyperTransport link at 400 MHz, double data rate, moves 1.6 GB/s (the paper's reference 20): 5 ns a
-        // word, and one word of header a burst. Section 3.3 and 3.4: a message is one burst each way.
+        // A 16-bit HyperTransport link at 400 MHz, double data rate, moves 1.6 GB/s (the paper's reference 20): 5 ns
+        // for each word, and one word of header for each burst. Sections 3.3 and 3.4: a message is one burst each way.
         const HT_WORD_PS: u64 = 5_000;
         /// Section 3.3.
         const ONE_BURST_BYTES: u64 = 128;
@@ -55,7 +55,8 @@ impl Profile {
         };
         const OUTWARD: Price = Price { latency_ps: HT_CORE_OUT_PS, ..INWARD };
         const ROUND_TRIP: Price = Price { latency_ps: HT_CORE_IN_PS + HT_CORE_OUT_PS, ..INWARD };
-        // Section 4: 300 ns for the round trip "including the software layer": what the core does not explain, halved.
+        // Section 4: 300 ns for the round trip "including the software layer". The part that the core does not explain
+        // is halved.
         const SOFTWARE_PS: u64 = (300_000 - HT_CORE_IN_PS - HT_CORE_OUT_PS) / 2;
 
         const fn cycles(fixed_millicycles: u64, per_word_millicycles: u64) -> MachineCycles {
@@ -65,9 +66,9 @@ impl Profile {
             host: HostPrices {
                 send_ps: SOFTWARE_PS,
                 receive_ps: SOFTWARE_PS,
-                // Not in the paper, which rules interrupts out as "very time consuming": taken to be 2 us.
+                // Assumed: 2 us. The paper rules interrupts out as "very time consuming".
                 interrupt_ps: 2_000_000,
-                // Not in the paper: one channel of DDR-400, 3.2 GB/s, read and written.
+                // Assumed: one channel of DDR-400, 3.2 GB/s, read and written.
                 copy_per_byte_ps: 625,
             },
             bus: BusPrices {
@@ -85,7 +86,7 @@ impl Profile {
             },
             ni: NiPrices {
                 clock_ps: 5_000,
-                // Section 3: state machines do everything, and FIFO RAMs inside of the FPGA take what is under way.
+                // Section 3: state machines do everything, and FIFO RAMs inside the FPGA buffer packets in flight.
                 machines: Machines::from_iter([
                     ("load", cycles(1_000, 1_625)),
                     ("transmit", cycles(6_850, 1_500)),

@@ -7,18 +7,18 @@
 //! FLIT 2..: payload, tag    one word each; 2 to 10 for data, none for the other kinds
 //! ```
 //!
-//! A FLIT is eight bytes, most significant first, and the CRC-16 of those eight bytes. The paper has the FLIT with its
-//! CRC (section 3.1), the routing frame before header and payload, the target port (TUPID) in the header, and the tag
-//! of 128 bits in every packet (section 4). Widths and order are ours, for the paper gives none; so are the Ethernet
-//! header, with which the packets share a wire with IP, and connection and number, which [`crate::parts::credit`]
-//! needs.
+//! A FLIT is eight bytes, most significant first, and the CRC-16 of those eight bytes. From the paper: the FLIT with
+//! its CRC (section 3.1), the routing frame before header and payload, the target port (TUPID) in the header, and the
+//! tag of 128 bits in every packet (section 4). Ours, because the paper gives none: widths and order. Also ours: the
+//! Ethernet header, by which the packets share a link with IP, and connection and number, which
+//! [`crate::parts::credit`] needs.
 //!
-//! On a network with native framing the Ethernet header is not on the wire, and the switch goes by the routing FLIT
-//! ([`routed_to`]); cards and captures have the header all the same.
+//! On a network with native framing the Ethernet header is not on the link, and the switch reads the routing FLIT
+//! ([`routed_to`]). Cards and captures keep the header nevertheless.
 //!
-//! There is no padding: the frame ends with its last FLIT, so that a corrupted bit is found wherever it is.
+//! There is no padding: the frame ends with its last FLIT. So a corrupted bit is found in any position.
 //!
-//! Constants: ours, the format; what it carries is the paper's section 3.
+//! Constants: ours, the format. The contents are from the paper's section 3.
 
 use crc::{CRC_16_IBM_3740, Crc, Table};
 use thiserror::Error;
@@ -32,14 +32,14 @@ use crate::nic::{FRAME_BUFFER_BYTES, FrameBytes};
 pub const FLIT_BYTES: usize = WORD_BYTES + 2;
 /// FLITs before the payload: routing and header.
 pub const HEAD_FLITS: usize = 2;
-/// Most words of a packet: one cache line and the tag (section 4).
+/// Maximum number of words of a packet: one cache line and the tag (section 4).
 pub const MAX_WORDS: usize = 10;
-/// Fewest words of a data packet: the tag (section 4).
+/// Minimum number of words of a data packet: the tag (section 4).
 pub const MIN_WORDS: usize = 2;
 /// Bytes of the longest frame.
 pub const MAX_FRAME_BYTES: usize = frame_bytes(MAX_WORDS);
 
-/// ULTRA among the protocols of the cluster.
+/// ULTRA's number among the protocols of the cluster.
 pub const PROTOCOL: u8 = 5;
 
 const WORD_BYTES: usize = 8;
@@ -50,7 +50,7 @@ pub const fn frame_bytes(words: usize) -> usize {
     ethernet::HEADER_BYTES + (HEAD_FLITS + words) * FLIT_BYTES
 }
 
-/// Fields of the first two FLITs: how far to shift right.
+/// Fields of the first two FLITs: by how many bits to shift right.
 mod shift {
     pub const PROTOCOL: u32 = 56;
     pub const VERSION: u32 = 48;
@@ -72,9 +72,9 @@ const KIND_CREDIT_REQUEST: u8 = 3;
 const KIND_CREDIT: u8 = 4;
 const KIND_CREDIT_OFFER: u8 = 5;
 
-/// Data: the receiver shall interrupt its host.
+/// Data: the receiver must interrupt its host.
 const FLAG_INTERRUPT: u8 = 1 << 0;
-/// Data: the receiver shall acknowledge.
+/// Data: the receiver must acknowledge.
 const FLAG_ACKNOWLEDGE: u8 = 1 << 1;
 /// Credit request: the sender holds unused credit.
 const FLAG_WINDOW_OPEN: u8 = 1 << 0;
@@ -82,8 +82,8 @@ const FLAG_WINDOW_OPEN: u8 = 1 << 0;
 /// Why a frame is not a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum WireError {
-    /// The frame does not consist of whole FLITs, or of as many as it says or its kind has.
-    #[error("a frame of {bytes} bytes is no ULTRA packet: its FLITs do not fit its length and kind")]
+    /// The frame does not consist of complete FLITs, or their number does not fit the routing FLIT or the kind.
+    #[error("a frame of {bytes} bytes is not an ULTRA packet: its FLITs do not fit its length and kind")]
     Length {
         /// Bytes of the frame.
         bytes: usize,
@@ -100,19 +100,19 @@ pub enum WireError {
     /// Another version, an unknown kind, a flag that the kind does not have, or a reserved field that is not zero.
     #[error("routing or header FLIT holds a value of another version")]
     BadField,
-    /// The Ethernet header is not the one that belongs to the routing FLIT.
+    /// The Ethernet header does not belong to the routing FLIT.
     #[error("the Ethernet header does not belong to the routing FLIT")]
     Addresses,
 }
 
-/// What a packet is for.
+/// The purpose of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A message; `number` counts the packets of the connection from 1.
     Data {
-        /// The receiver shall interrupt its host.
+        /// The receiver must interrupt its host.
         interrupt: bool,
-        /// The receiver shall acknowledge.
+        /// The receiver must acknowledge.
         acknowledge: bool,
     },
     /// The data packet with this number was stored.
@@ -162,7 +162,7 @@ impl Kind {
     }
 }
 
-/// A packet that is as long as it says and whose check sequences are right.
+/// A packet with the length that it states and with correct check sequences.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
     ethernet: ethernet::Frame<'a>,
@@ -173,8 +173,7 @@ impl<'a> Packet<'a> {
     /// Checks the length and every FLIT of a frame.
     ///
     /// # Errors
-    /// When the length is not that of whole FLITs, or is not what the routing FLIT says; when a check sequence is
-    /// wrong.
+    /// If the length is not one of complete FLITs, or differs from the routing FLIT's. If a check sequence is wrong.
     #[inline]
     pub fn new_checked(bytes: &'a [u8]) -> Result<Self, WireError> {
         let wrong_length = WireError::Length { bytes: bytes.len() };
@@ -211,18 +210,18 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// What the head of a packet says.
+/// The contents of a packet's head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The receiving port; its number is the paper's TUPID.
     pub target: Address,
     /// The sending port.
     pub source: Address,
-    /// What the packet is for.
+    /// The packet's purpose.
     pub kind: Kind,
-    /// Connection of the data packets that this is or is about.
+    /// The connection of the data packets to which this packet belongs or refers.
     pub connection: u16,
-    /// Depends on the kind.
+    /// Its meaning depends on the kind.
     pub number: u32,
 }
 
@@ -230,16 +229,16 @@ pub struct Header {
 /// routing, the Target ULTRA Port Identification (TUPID) and all header information").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The routing frame, but for the number of FLITs.
+    /// The routing frame, except for the number of FLITs.
     routing: u64,
     /// The receiving port's number.
     tupid: u8,
-    /// The header, with what [`Entry::emit`] adds to it still zero.
+    /// The header, with those fields still zero that [`Entry::emit`] adds.
     header: u64,
 }
 
 impl Entry {
-    /// The entry of a port that is `source` and sends to `target`.
+    /// The entry of port `source`, which sends to `target`.
     pub const fn new(target: Address, source: Address) -> Self {
         let routing = (PROTOCOL as u64) << shift::PROTOCOL
             | (VERSION as u64) << shift::VERSION
@@ -249,19 +248,19 @@ impl Entry {
         Self { routing, tupid: target.port, header: (target.port as u64) << shift::TARGET_PORT }
     }
 
-    /// Where its packets go.
+    /// The port to which its packets go.
     pub const fn target(&self) -> Address {
         Address { node: (self.routing >> shift::DESTINATION_NODE) as u16, port: self.tupid }
     }
 
-    /// The frame of a packet with these words, at most [`MAX_WORDS`] of them.
-    // Where each message is sent, the frame is written where it is kept, and not moved.
+    /// The frame of a packet with these words, at most [`MAX_WORDS`].
+    // Inlined on the path of every message, so that the frame is written to its final location and not moved.
     #[inline(always)]
     pub fn emit(&self, kind: Kind, connection: u16, number: u32, words: &[u64]) -> FrameBytes {
         self.encode(self.head(kind, connection, number, words.len()), words)
     }
 
-    /// Routing frame and header of a packet with so many words, at most [`MAX_WORDS`].
+    /// Routing frame and header of a packet with this number of words, at most [`MAX_WORDS`].
     #[inline]
     pub(super) fn head(&self, kind: Kind, connection: u16, number: u32, words: usize) -> [u64; HEAD_FLITS] {
         debug_assert!(words <= MAX_WORDS, "a packet has at most {MAX_WORDS} words");
@@ -276,7 +275,7 @@ impl Entry {
         [routing, header]
     }
 
-    /// The same packet, as nobody has encoded it.
+    /// The same packet for the fast path, without encoding it.
     #[inline]
     pub fn leave(&self, parcel: &mut Parcel, kind: Kind, connection: u16, number: u32, words: &[u64]) {
         parcel.to = self.target().node;
@@ -292,7 +291,7 @@ impl Entry {
         };
     }
 
-    /// The frame with this head and these words, to the target's node and from the source's.
+    /// The frame with this head and these words, from the source's node to the target's.
     #[inline(always)]
     fn encode(&self, [routing, header]: [u64; HEAD_FLITS], words: &[u64]) -> FrameBytes {
         let count = HEAD_FLITS + words.len().min(MAX_WORDS);
@@ -304,7 +303,8 @@ impl Entry {
         for (flit, word) in flits.iter_mut().zip(all) {
             flit[..WORD_BYTES].copy_from_slice(&word.to_be_bytes());
         }
-        // All words first: their bytes are cheaper looked up where they stand than shifted out of a register.
+        // All words are written first. Reading their bytes back from memory is cheaper than shifting them out of a
+        // register.
         flits.iter_mut().take(count).for_each(seal);
         FrameBytes::from_buf_and_len(buffer, frame_bytes(count - HEAD_FLITS))
     }
@@ -318,7 +318,7 @@ impl Entry {
     }
 }
 
-/// Which node a packet's routing frame leads to: all that a switch reads of it.
+/// The node to which a packet's routing frame leads. A switch reads nothing else of the packet.
 pub fn routed_to(frame: &[u8]) -> Option<u16> {
     let routing = frame.get(ethernet::HEADER_BYTES..)?.first_chunk::<FLIT_BYTES>().map(word_of)?;
     (routing >> shift::PROTOCOL == u64::from(PROTOCOL)).then_some((routing >> shift::DESTINATION_NODE) as u16)
@@ -328,7 +328,8 @@ impl Header {
     /// Reads the head.
     ///
     /// # Errors
-    /// When a field has no meaning, the number of words is not one of the kind, or the Ethernet header is another.
+    /// If a field is undefined, the number of words does not fit the kind, or the Ethernet header does not fit the
+    /// routing FLIT.
     #[inline]
     pub fn parse(packet: &Packet<'_>) -> Result<Self, WireError> {
         let header = Self::of_words([packet.routing(0), packet.header(0)], packet.words().len())?;
@@ -338,10 +339,10 @@ impl Header {
         Ok(header)
     }
 
-    /// Reads the head of a packet of so many words.
+    /// Reads the head of a packet with this number of words.
     ///
     /// # Errors
-    /// When a field has no meaning, or the number of words is not one of the kind.
+    /// If a field is undefined, or the number of words does not fit the kind.
     #[inline]
     pub fn of_words([routing, header]: [u64; HEAD_FLITS], words: usize) -> Result<Self, WireError> {
         let (routing, head) = (|shift: u32| routing >> shift, |shift: u32| header >> shift);
@@ -372,7 +373,7 @@ impl Header {
         Ok(header)
     }
 
-    /// The frame of a packet with this head and these words, at most [`MAX_WORDS`] of them.
+    /// The frame of a packet with this head and these words, at most [`MAX_WORDS`].
     pub fn emit(&self, words: &[u64]) -> FrameBytes {
         self.entry().emit(self.kind, self.connection, self.number, words)
     }
@@ -383,23 +384,23 @@ impl Header {
     }
 }
 
-/// CCITT polynomial, register preset to ones: a word of zeroes has a check sequence that is not zero.
+/// CCITT polynomial, register preset to ones, so that the check sequence of a word of zeros is not zero.
 const CRC: Crc<u16, Table<16>> = Crc::<u16, Table<16>>::new(&CRC_16_IBM_3740);
-/// Lane `k` holds what a byte contributes that `k` bytes follow.
+/// Lane `k` holds the contribution of a byte that is followed by `k` bytes.
 static LANES: [[u16; 256]; 16] = *CRC.table();
 
-/// Check sequence of a word of zeroes: what the preset contributes to that of any other.
+/// Check sequence of a word of zeros: the preset's contribution to the check sequence of any word.
 const OF_ZEROES: u16 = CRC.checksum(&[0; WORD_BYTES]);
 
-/// Check sequence of a word's bytes, most significant first. The crate's own update folds sixteen bytes at a time or
-/// one after the other; a FLIT has eight, folded here at once with the crate's table.
+/// Check sequence of a word's bytes, most significant first. The crate's own update folds sixteen bytes at a time, or
+/// one by one. A FLIT has eight, which this function folds at once with the crate's table.
 #[inline]
 fn check_sequence(bytes: &[u8; WORD_BYTES]) -> u16 {
     let lane = |k: usize| LANES[k][usize::from(bytes[WORD_BYTES - 1 - k])];
     OF_ZEROES ^ lane(0) ^ lane(1) ^ lane(2) ^ lane(3) ^ lane(4) ^ lane(5) ^ lane(6) ^ lane(7)
 }
 
-/// Puts the check sequence behind a word.
+/// Appends the check sequence to a word.
 #[inline]
 fn seal(flit: &mut [u8; FLIT_BYTES]) {
     let [bytes @ .., high, low] = flit;
@@ -485,14 +486,15 @@ mod tests {
         }
 
         #[test]
-        fn any_words_under_right_check_sequences_are_parsed_without_panic(
+        fn words_with_valid_check_sequences_parse_without_panic(
             (header, _) in any_packet(),
             words in prop::collection::vec(any::<u64>(), 0..14),
         ) {
             let mut frame = header.entry().ethernet().emit().to_vec();
             let mut words = words;
-            // Whatever is not of this protocol is refused before it is looked at.
-            words.first_mut().into_iter().for_each(|word| *word = *word << 8 >> 8 | u64::from(PROTOCOL) << shift::PROTOCOL);
+            // Words of another protocol would be refused before any other field is read.
+            let protocol = u64::from(PROTOCOL) << shift::PROTOCOL;
+            words.first_mut().into_iter().for_each(|word| *word = *word << 8 >> 8 | protocol);
             for word in words {
                 let mut flit = [0; FLIT_BYTES];
                 flit[..WORD_BYTES].copy_from_slice(&word.to_be_bytes());

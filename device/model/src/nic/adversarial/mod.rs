@@ -436,8 +436,8 @@ impl<N: Nic + ?Sized> Observed for AdversarialNic<N> {
         self.nic.unordered()
     }
 
-    fn untold(&self) -> u64 {
-        self.nic.untold()
+    fn unreported(&self) -> u64 {
+        self.nic.unreported()
     }
 
     fn begin_part(&mut self, at: Time) {

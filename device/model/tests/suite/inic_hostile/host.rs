@@ -227,7 +227,7 @@ proptest! {
         prop_assert!(failed.iter().all(|(node, told)| (*node, told.result) == (0, POST_BAD_REGION)), "{:?}", failed);
         prop_assert!(failed.len() <= 1);
         // Behind the failed one a message may be taken for its rest by who cannot know better.
-        prop_assert_eq!(world.untold, 0);
+        prop_assert_eq!(world.unreported, 0);
         prop_assert!(world.came + 2 * failed.len() as u64 >= world.sent, "{} of {}", world.came, world.sent);
         world.wire.hosts[0].reads_until_failure = None;
         world.exchange();
@@ -271,7 +271,7 @@ fn what_is_read_again_is_what_was_sent() {
         let mut world = World::new(name);
         world.wire.cut.push(0);
         assert!(world.send(0, VICTIM as u16, 4_000));
-        while world.untold > 0 {
+        while world.unreported > 0 {
             assert!(world.wire.step(), "the card has the data");
             world.read();
         }

@@ -9,7 +9,7 @@ use crate::checker::Checker;
 use crate::host::memory::Place;
 
 impl<T: Transport> CardHost<T> {
-    /// Looks up what faults of the device have befallen, before their effects are seen.
+    /// Looks up what faults of the device have hits, before their effects are seen.
     pub(super) fn note_faults(&mut self, checker: &mut Checker) {
         let news = |fault_injector: &FaultInjector| -> Vec<Record> {
             fault_injector.records().filter(|record| record.number > self.faults).cloned().collect()

@@ -8,7 +8,7 @@
 use niclab_model::nic::adversarial::Kind;
 
 use crate::shell::card::Card;
-use crate::shell::manners::Manners;
+use crate::shell::adversary::AdversaryState;
 use crate::shell::world::{Found, World};
 
 /// Looks for which a card stays awake after a doorbell, at the most; mostly.
@@ -24,7 +24,7 @@ const LONGER: u32 = 128;
 /// Most slots of a port that a look takes which leaves some.
 const MAX_SLOTS: u32 = 4;
 
-impl Manners {
+impl AdversaryState {
     /// At which port a look begins, of so many, and how many slots of each port it takes.
     fn begin_look(&mut self, ports: u32) -> (u32, u32) {
         let first = self.pick(Kind::PortsReordered, ports as usize) as u32;
@@ -55,30 +55,30 @@ impl World<'_> {
         if self.is_in_lockstep() {
             // A look for each turn: no program may believe any more that the card looks by itself.
             let card = self.nodes.card_mut(node)?;
-            if std::mem::take(&mut card.manners.as_mut()?.looks).is_on {
+            if std::mem::take(&mut card.adversary.as_mut()?.looks).is_on {
                 card.want_doorbell(true);
             }
             return None;
         }
         let card = self.nodes.card_mut(node)?;
         let is_polled = card.is_polled();
-        let manners = card.manners.as_mut()?;
-        if is_polled && !manners.looks.is_on {
+        let adversary = card.adversary.as_mut()?;
+        if is_polled && !adversary.looks.is_on {
             // Somebody polls all the time.
             return None;
         }
-        let (left, has_looked) = manners.looks_left();
+        let (left, has_looked) = adversary.looks_left();
         // What is there at the first look was rung for.
         card.spare_doorbell(has_looked);
         let look = self.serve_pages(node);
         // A turn may have begun by this look.
         let goes_on = left > 0 && !self.is_in_lockstep();
-        let manners = self.nodes.card_mut(node).and_then(|card| card.manners.as_mut())?;
-        manners.looks.left = left.saturating_sub(1);
-        manners.looks.is_on = goes_on;
+        let adversary = self.nodes.card_mut(node).and_then(|card| card.adversary.as_mut())?;
+        adversary.looks.left = left.saturating_sub(1);
+        adversary.looks.is_on = goes_on;
         if goes_on {
             // It is awake until the next look, which comes at once: either word is right meanwhile.
-            manners.dice.count(Kind::DoorbellChanged);
+            adversary.dice.count(Kind::DoorbellChanged);
             if left.is_multiple_of(2)
                 && let Some(card) = self.nodes.card_mut(node)
             {
@@ -98,13 +98,13 @@ impl World<'_> {
     pub(in crate::shell) fn look_adversarially(&mut self, node: usize) -> Option<Found> {
         let card = self.nodes.card_mut(node)?;
         let ports = card.ports();
-        let (first, most) = card.manners.as_mut()?.begin_look(ports);
+        let (first, most) = card.adversary.as_mut()?.begin_look(ports);
         let work = self.serve_ports_from(node, first, most);
         let is_left = |card: &Card, port| card.is_open(port) && card.has_news(port);
         let card = self.nodes.card_mut(node)?;
         let more = most < u32::MAX && (0..ports).any(|port| is_left(card, port));
         if more {
-            card.manners.as_mut()?.dice.count(Kind::SlotsLeft);
+            card.adversary.as_mut()?.dice.count(Kind::SlotsLeft);
         }
         Some(Found { work, more })
     }
@@ -116,16 +116,16 @@ mod tests {
 
     #[test]
     fn a_card_sleeps_after_few_looks_mostly_and_stays_awake_for_long_at_times() {
-        let mut manners = Manners::new(1, 0);
+        let mut adversary = AdversaryState::new(1, 0);
         let (mut short, mut long) = (0, 0);
         for _ in 0..1_000 {
-            manners.looks.is_on = false;
-            let (left, has_looked) = manners.looks_left();
+            adversary.looks.is_on = false;
+            let (left, has_looked) = adversary.looks_left();
             assert!(!has_looked && left <= MAX_LOOKS * LONGER);
             short += u32::from((1..=MAX_LOOKS).contains(&left));
             long += u32::from(left >= LONGER);
             // Drawn once for a doorbell.
-            assert_eq!(manners.looks_left(), (left, true));
+            assert_eq!(adversary.looks_left(), (left, true));
         }
         assert!(long > 20 && short > 4 * long, "{short} short, {long} long");
     }

@@ -18,27 +18,27 @@ use niclab_model::nic::adversarial::{Kind, Adversarial};
 use vhost_user_backend::VringT;
 
 use super::card::Card;
-use super::manners::{KeptReply, Manners, OWED_QUEUES, Tick, When};
+use super::adversary::{KeptReply, AdversaryState, OWED_QUEUES, Tick, When};
 use super::world::World;
 use crate::vring;
 
 impl Card {
     /// Answers a request, now or later.
     pub fn reply(&mut self, token: u64, bytes: &[u8]) {
-        if let Some(manners) = &mut self.manners
-            && let Some(when) = manners.reply_when()
+        if let Some(adversary) = &mut self.adversary
+            && let Some(when) = adversary.reply_when()
         {
-            return manners.replies.push(KeptReply { token, bytes: ReplyBytes::from_slice(bytes), when });
+            return adversary.replies.push(KeptReply { token, bytes: ReplyBytes::from_slice(bytes), when });
         }
         self.reply_now(token, bytes);
     }
 
     /// Goes on with what is kept back.
     fn mind(&mut self, tick: Tick, now: Option<Instant>) {
-        let Some(manners) = &mut self.manners else { return };
+        let Some(adversary) = &mut self.adversary else { return };
         let is_past = |at: &Instant| now.is_some_and(|now| *at <= now);
         let mut due = Vec::new();
-        for mut kept in std::mem::take(&mut manners.replies) {
+        for mut kept in std::mem::take(&mut adversary.replies) {
             let is_due = match &mut kept.when {
                 When::Ticks(ticks) => {
                     *ticks = tick.from(*ticks);
@@ -46,20 +46,20 @@ impl Card {
                 }
                 When::At(at) => is_past(at),
             };
-            if is_due { due.push(kept) } else { manners.replies.push(kept) }
+            if is_due { due.push(kept) } else { adversary.replies.push(kept) }
         }
-        if let Some(first) = manners.replies.first() {
+        if let Some(first) = adversary.replies.first() {
             let overtaking = due.iter().filter(|kept| kept.token > first.token).count();
-            (0..overtaking).for_each(|_| manners.dice.count(Kind::ReplyReordered));
+            (0..overtaking).for_each(|_| adversary.dice.count(Kind::ReplyReordered));
         }
-        let had_events = manners.events > 0;
-        manners.events = tick.from(manners.events);
-        let has_events = had_events && manners.events == 0;
-        let owed = manners.owed;
-        manners.owed = owed.map(|ticks| tick.from(ticks));
-        let is_owed = [0, 1].map(|place| owed[place] > 0 && manners.owed[place] == 0);
-        if manners.magic.as_ref().is_some_and(is_past) {
-            manners.magic = None;
+        let had_events = adversary.events > 0;
+        adversary.events = tick.from(adversary.events);
+        let has_events = had_events && adversary.events == 0;
+        let owed = adversary.owed;
+        adversary.owed = owed.map(|ticks| tick.from(ticks));
+        let is_owed = [0, 1].map(|place| owed[place] > 0 && adversary.owed[place] == 0);
+        if adversary.magic.as_ref().is_some_and(is_past) {
+            adversary.magic = None;
             self.pages.publish();
         }
         due.into_iter().for_each(|kept| self.reply_now(kept.token, &kept.bytes));
@@ -79,7 +79,7 @@ impl Card {
 
     /// Something was told by this queue. Calls once more at times, with nothing to tell.
     pub fn call_in_vain(&mut self, queue: u32) {
-        if self.manners.as_mut().is_some_and(|manners| manners.happens(Kind::InterruptSpurious)) {
+        if self.adversary.as_mut().is_some_and(|adversary| adversary.happens(Kind::InterruptSpurious)) {
             self.interrupt(queue);
         }
     }
@@ -89,8 +89,8 @@ impl World<'_> {
     /// Has the card of `node` be adversarial from now on.
     pub fn make_adversarial(&mut self, node: usize, seed: u64) {
         let Some(card) = self.nodes.card_mut(node) else { return };
-        let (manners, adversarial) = (Manners::new(seed, node as u16), Adversarial::new(seed, node as u16));
-        card.make_adversarial(manners, adversarial);
+        let (adversary, adversarial) = (AdversaryState::new(seed, node as u16), Adversarial::new(seed, node as u16));
+        card.make_adversarial(adversary, adversarial);
         self.common.is_adversarial = true;
     }
 
@@ -101,14 +101,14 @@ impl World<'_> {
     /// The first node whose card is kind.
     pub fn reseed(&mut self, nodes: &[usize], seed: u64) -> Result<(), usize> {
         let is_kind = |node: &&usize| {
-            self.nodes.card(**node).is_none_or(|card| card.manners.is_none() || card.nic.adversarial().is_none())
+            self.nodes.card(**node).is_none_or(|card| card.adversary.is_none() || card.nic.adversarial().is_none())
         };
         if let Some(kind) = nodes.iter().find(is_kind) {
             return Err(*kind);
         }
         for node in nodes {
             let Some(card) = self.nodes.card_mut(*node) else { continue };
-            card.manners.iter_mut().for_each(|manners| manners.reseed(seed));
+            card.adversary.iter_mut().for_each(|adversary| adversary.reseed(seed));
             card.nic.adversarial_mut().into_iter().for_each(|adversarial| adversarial.reseed(seed));
         }
         Ok(())
@@ -121,9 +121,9 @@ impl World<'_> {
 
     /// A request of `node` was taken. Whether its card leaves the others for a later turn.
     pub(super) fn leaves_requests(&mut self, node: usize) -> bool {
-        let card = self.nodes.card_mut(node).filter(|card| card.manners.is_some());
+        let card = self.nodes.card_mut(node).filter(|card| card.adversary.is_some());
         let Some(card) = card.filter(|card| card.has_request()) else { return false };
-        card.manners.as_mut().is_some_and(|manners| manners.happens(Kind::RequestsOneByOne))
+        card.adversary.as_mut().is_some_and(|adversary| adversary.happens(Kind::RequestsOneByOne))
     }
 
     /// Goes on with what cards keep back.
@@ -137,7 +137,7 @@ impl World<'_> {
     /// Whether a card keeps something back, itself or in its model.
     fn is_keeping(&self) -> bool {
         let is_keeping = |card: &Card| {
-            card.manners.as_ref().is_some_and(|manners| manners.is_keeping())
+            card.adversary.as_ref().is_some_and(|adversary| adversary.is_keeping())
                 || card.nic.adversarial().is_some_and(|adversarial| adversarial.due().is_some())
         };
         self.nodes.cards().any(|(_, card)| is_keeping(card))

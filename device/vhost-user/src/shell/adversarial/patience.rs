@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 use crate::shell::Shell;
-use crate::shell::manners::Tick;
+use crate::shell::adversary::Tick;
 use crate::shell::world::World;
 
 /// Wall time in which nobody has done anything, after which all comes that was kept back and has no time of its own.

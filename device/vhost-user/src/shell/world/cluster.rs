@@ -77,7 +77,7 @@ enum Refused {
 
 /// How often all nodes were taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Takings {
+pub struct LockCounts {
     /// There were parts, or might have been, and then none: because of whatever is not of single nodes, and of looks
     /// that met.
     pub ended_parts: u64,
@@ -164,7 +164,7 @@ impl Cluster {
             return world;
         }
         self.is_open.store(false, Ordering::Relaxed);
-        world.common.takings.ended_parts += 1;
+        world.common.lock_counts.ended_parts += 1;
         world.count_stalled();
         if self.has_left.swap(false, Ordering::Relaxed) {
             let mut left = Numbers::new();
@@ -277,8 +277,8 @@ impl Cluster {
             let common = self.common.lock();
             if is_met || !self.is_open.load(Ordering::Relaxed) {
                 let mut world = self.whole(World { nodes: Nodes::all(&self.slots), common });
-                world.common.takings.looks += 1;
-                world.common.takings.met += u64::from(is_met);
+                world.common.lock_counts.looks += 1;
+                world.common.lock_counts.met += u64::from(is_met);
                 return Some(world);
             }
             drop(common);
@@ -288,7 +288,7 @@ impl Cluster {
             }
         }
         let mut world = self.world();
-        world.common.takings.looks += 1;
+        world.common.lock_counts.looks += 1;
         Some(world)
     }
 

@@ -12,7 +12,7 @@ use niclab_abi::control::{OP_PING, Reply, STATUS_OK};
 use niclab_abi::event::{CAUSE_MESSAGE, Event};
 use niclab_device::frontend::ClusterGuest;
 use niclab_device::ring::Buffer;
-use niclab_device::shell::manners::Tick;
+use niclab_device::shell::adversary::Tick;
 use niclab_spec::WaitPolicy;
 
 /// Seeds that a driver is tried with.

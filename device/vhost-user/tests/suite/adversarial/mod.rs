@@ -16,7 +16,7 @@ use niclab_device::frontend::ClusterGuest;
 use niclab_device::lab::Lab;
 use niclab_device::ring::Buffer;
 use niclab_device::shell::Shell;
-use niclab_device::shell::manners::Tick;
+use niclab_device::shell::adversary::Tick;
 use niclab_device::shell::world::World;
 
 /// Of the card of node 0.

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use niclab_abi::control::OP_PING;
 use niclab_device::monitor::answer;
-use niclab_device::shell::manners::Tick;
+use niclab_device::shell::adversary::Tick;
 use niclab_spec::monitor::{Answer, Request};
 
 use super::{Desk, LONG, PLACES, SEED, fates, fates_at};

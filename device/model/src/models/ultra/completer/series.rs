@@ -1,4 +1,4 @@
-//! Packets of a series: what [`Completer::on_parcel`] does with each that is stored and causes nothing else.
+//! Batches of packets: what [`Completer::on_parcel`] does with each packet that is stored and has no other effect.
 
 use niclab_abi::bar::{PAYLOAD_WORDS, TAG_WORDS};
 use niclab_abi::receive::SliceStatus;
@@ -17,7 +17,7 @@ use crate::platform::steady::Run;
 use crate::time::{Passage, Time};
 
 impl Completer {
-    /// How many packets of such a series are stored one behind the other.
+    /// Maximum number of packets with this path and head that can be stored consecutively.
     pub(in crate::models::ultra) fn most(&self, way: &Way) -> usize {
         let most = || {
             let header = Header::of_words(way.head, way.words.len()).ok()?;
@@ -38,14 +38,14 @@ impl Completer {
         most().unwrap_or(0)
     }
 
-    /// Takes the packets of a series, of which there are not more than [`Completer::most`].
+    /// Receives a batch of packets, at most [`Completer::most`].
     pub(in crate::models::ultra) fn on_series(&mut self, series: &mut Series, effects: &mut Effects) {
         let (words, count) = (series.way.words.len(), series.len());
         let Ok(header) = Header::of_words(series.way.head, words) else { return };
         let index = usize::from(header.target.port);
         let port = self.ports.get_mut(index).and_then(Option::as_mut);
         let Some((entry, port)) = port.and_then(|port| Some((port.entry_of(header.source)?, port))) else {
-            debug_assert!(false, "a series comes to a port that has an entry for its sender");
+            debug_assert!(false, "a batch arrives only at a port that has an entry for its sender");
             return;
         };
         port.grant_mut(entry).into_iter().for_each(|grant| grant.on_series(count as u32));
@@ -106,9 +106,9 @@ impl Completer {
     }
 }
 
-/// Packets on their way through the card's two machines, bus and host.
+/// Packets on their path through the card's two machines, bus and host.
 struct Packets<'a> {
-    /// Which queue of the FIFO RAM they pass through, and how many words of it each takes.
+    /// The queue of the FIFO RAM that the packets pass through, and the number of its words that each packet takes.
     queue: (usize, usize),
     port: &'a mut Port,
     fifo: &'a mut FifoRam<()>,
@@ -135,11 +135,11 @@ impl Packets<'_> {
         }
     }
 
-    /// Works the first of a run out, and carries on as many behind it as are the one before it a span later.
+    /// Computes the first packet of a run. Extrapolates the next ones if each repeats its predecessor one span later.
     #[inline(always)]
     fn next_of(&mut self, coming: &Run, effects: &mut Effects) -> Run {
         let before = self.standing(effects);
-        // The host's store of its register comes in between.
+        // If this packet makes the host store to its release register, the next packet finds a different state.
         let is_free = self.port.queue.until_release() > 0;
         let (at, consumed) = self.next(coming.passage, effects);
         let mut run = Run { count: 1, at, took: consumed.since(coming.launched), ..*coming };
@@ -156,7 +156,7 @@ impl Packets<'_> {
         run
     }
 
-    /// Works a packet out that comes so: when it is visible, and when its program has it.
+    /// Computes a packet that arrives at these times. Returns when it is visible, and when its program has consumed it.
     #[inline(always)]
     fn next(&mut self, Passage { head, tail }: Passage, effects: &mut Effects) -> (Time, Time) {
         let Self { queue: (index, words), port, fifo, .. } = self;
@@ -173,7 +173,7 @@ impl Packets<'_> {
         (visible, consumed)
     }
 
-    /// All behind the first of a run, which the sums before it are of.
+    /// Extrapolates all packets after the first one of a run. `before` has the sums before the first packet.
     #[inline(always)]
     fn again(&mut self, before: &[Sums; 4], run: &Run, effects: &mut Effects) {
         let (times, later) = (run.count as u64 - 1, run.from_first_to_last());

@@ -52,7 +52,7 @@ pub struct KeptReply {
 
 /// What an adversarial card keeps back, and how it goes on.
 #[derive(Debug)]
-pub struct Manners {
+pub struct AdversaryState {
     pub(super) dice: Dice,
     /// In the order of their requests.
     pub(super) replies: Vec<KeptReply>,
@@ -71,7 +71,7 @@ pub struct Manners {
 /// The queues that are owed interrupts.
 pub const OWED_QUEUES: [u32; 2] = [QUEUE_CONTROL, QUEUE_EVENT];
 
-impl Manners {
+impl AdversaryState {
     /// Those of the card of node `node`.
     pub fn new(seed: u64, node: u16) -> Self {
         Self {
@@ -85,7 +85,7 @@ impl Manners {
         }
     }
 
-    /// Draws by this seed from here on, as new manners do; that many answers may again come just before the limit. What
+    /// Draws by this seed from here on, as new adversary do; that many answers may again come just before the limit. What
     /// is kept back stays so, for as long as was drawn for it.
     pub fn reseed(&mut self, seed: u64) {
         self.dice.reseed(seed);
@@ -183,7 +183,7 @@ impl Manners {
         self.magic.is_some()
     }
 
-    /// Whether `kind` is to happen at this opportunity. Whoever has it happen says so by [`Manners::count`].
+    /// Whether `kind` is to happen at this opportunity. Whoever has it happen says so by [`AdversaryState::count`].
     pub fn draws(&mut self, kind: Kind) -> bool {
         self.dice.draw(kind, 1).is_some()
     }
@@ -248,11 +248,11 @@ mod tests {
 
     #[test]
     fn some_answers_are_later_than_the_impatient_wait_and_most_are_not() {
-        let mut manners = Manners::new(1, 0);
+        let mut adversary = AdversaryState::new(1, 0);
         // Those just before the limit are others.
-        manners.at_limit = 0;
+        adversary.at_limit = 0;
         let begin = Instant::now();
-        let late: Vec<When> = (0..1_000).filter_map(|_| manners.reply_when()).collect();
+        let late: Vec<When> = (0..1_000).filter_map(|_| adversary.reply_when()).collect();
         let long = late.iter().filter(|when| matches!(when, When::At(at) if *at >= begin + IMPATIENT_AFTER));
         let long = long.count();
         assert!(late.len() > 100 && late.len() < 500, "{} late", late.len());

@@ -13,45 +13,45 @@ use crate::posts::{
 };
 
 /// Event: the card has all data of a message, and needs its memory no more.
-pub const NICLAB_POSTS_SENT: u32 = 1;
+pub const NICLAB_INIC_SENT: u32 = 1;
 /// Event: a message is in the memory that was posted for it.
-pub const NICLAB_POSTS_RECEIVED: u32 = 2;
+pub const NICLAB_INIC_RECEIVED: u32 = 2;
 /// Event: a command was refused.
-pub const NICLAB_POSTS_REFUSED: u32 = 3;
+pub const NICLAB_INIC_REFUSED: u32 = 3;
 /// Event: a message was not delivered, and the card has given up.
-pub const NICLAB_POSTS_FAILED: u32 = 4;
+pub const NICLAB_INIC_FAILED: u32 = 4;
 /// Event: a barrier, a multicast or a reduction is over; the result says whether it is done.
-pub const NICLAB_POSTS_DONE: u32 = 5;
+pub const NICLAB_INIC_DONE: u32 = 5;
 
 /// A reduction's operator: the sum. Integers wrap.
-pub const NICLAB_POSTS_SUM: u32 = 1;
+pub const NICLAB_INIC_SUM: u32 = 1;
 /// The least.
-pub const NICLAB_POSTS_MIN: u32 = 2;
+pub const NICLAB_INIC_MIN: u32 = 2;
 /// The greatest.
-pub const NICLAB_POSTS_MAX: u32 = 3;
+pub const NICLAB_INIC_MAX: u32 = 3;
 
 /// A reduction's values: int32_t.
-pub const NICLAB_POSTS_SIGNED_32: u32 = 1;
+pub const NICLAB_INIC_SIGNED_32: u32 = 1;
 /// int64_t.
-pub const NICLAB_POSTS_SIGNED_64: u32 = 2;
+pub const NICLAB_INIC_SIGNED_64: u32 = 2;
 /// uint32_t.
-pub const NICLAB_POSTS_UNSIGNED_32: u32 = 3;
+pub const NICLAB_INIC_UNSIGNED_32: u32 = 3;
 /// uint64_t.
-pub const NICLAB_POSTS_UNSIGNED_64: u32 = 4;
+pub const NICLAB_INIC_UNSIGNED_64: u32 = 4;
 /// double.
-pub const NICLAB_POSTS_DOUBLE: u32 = 5;
+pub const NICLAB_INIC_DOUBLE: u32 = 5;
 
-/// niclab_posts_set_rules: messages of any node.
-pub const NICLAB_POSTS_ANY_NODE: u32 = 0xffff_ffff;
+/// niclab_inic_set_rules: messages of any node.
+pub const NICLAB_INIC_ANY_NODE: u32 = 0xffff_ffff;
 
 /// The open port of a NIC that posts messages.
 #[allow(non_camel_case_types)]
-pub struct niclab_posts_port(pub Port);
+pub struct niclab_inic_port(pub Port);
 
 /// An event.
 #[repr(C)]
 #[allow(non_camel_case_types)]
-pub struct niclab_posts_event {
+pub struct niclab_inic_event {
     /// User value of the command.
     pub user: u64,
     /// Bytes of the message.
@@ -60,17 +60,17 @@ pub struct niclab_posts_event {
     pub moved_bytes: u64,
     /// Number of the message among those between both nodes, from 1; 0 where the card does not count them.
     pub message: u64,
-    /// Node that sent what was received; of NICLAB_POSTS_DONE the group; else the node that it was for.
+    /// Node that sent what was received; of NICLAB_INIC_DONE the group; else the node that it was for.
     pub node: u32,
-    /// NICLAB_POSTS_SENT and the others.
+    /// NICLAB_INIC_SENT and the others.
     pub kind: u32,
-    /// 0: done; 1: done, but cut; anything else: not done, niclab_posts_result_text() says why.
+    /// 0: done; 1: done, but cut; anything else: not done, niclab_inic_result_text() says why.
     pub result: u32,
 }
 
 /// What a result of an event means, in English; never null. Valid for ever.
 #[unsafe(no_mangle)]
-pub extern "C" fn niclab_posts_result_text(result: u32) -> *const std::ffi::c_char {
+pub extern "C" fn niclab_inic_result_text(result: u32) -> *const std::ffi::c_char {
     let text = match Outcome::from_number(result) {
         Outcome::Done => c"done",
         Outcome::Truncated => c"the message was cut",
@@ -98,18 +98,18 @@ pub extern "C" fn niclab_posts_result_text(result: u32) -> *const std::ffi::c_ch
 ///
 /// `device` must be null or from niclab_open, `port` null or valid for a store.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn niclab_posts_open(
+pub unsafe extern "C" fn niclab_inic_open(
     device: *const niclab_device,
     number: u32,
     events: u32,
-    port: *mut *mut niclab_posts_port,
+    port: *mut *mut niclab_inic_port,
 ) -> c_int {
     call(|| {
         // SAFETY: the caller says that it is null or valid.
         let device = unsafe { shared(device)? };
         let opened = Port::open(&device.0, options_of(number, events))?;
         // SAFETY: the caller says so.
-        unsafe { give(port, niclab_posts_port(opened)) }
+        unsafe { give(port, niclab_inic_port(opened)) }
     })
 }
 
@@ -117,9 +117,9 @@ pub unsafe extern "C" fn niclab_posts_open(
 ///
 /// # Safety
 ///
-/// `port` must be null or from niclab_posts_open, and is not to be used again.
+/// `port` must be null or from niclab_inic_open, and is not to be used again.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn niclab_posts_close(port: *mut niclab_posts_port) {
+pub unsafe extern "C" fn niclab_inic_close(port: *mut niclab_inic_port) {
     // SAFETY: the caller says that it is a handle of ours, used for the last time.
     unsafe { take_back(port) }
 }
@@ -128,9 +128,9 @@ pub unsafe extern "C" fn niclab_posts_close(port: *mut niclab_posts_port) {
 ///
 /// # Safety
 ///
-/// `port` must be null or from niclab_posts_open; null has the number NICLAB_ANY_PORT.
+/// `port` must be null or from niclab_inic_open; null has the number NICLAB_ANY_PORT.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn niclab_posts_number(port: *const niclab_posts_port) -> u32 {
+pub unsafe extern "C" fn niclab_inic_number(port: *const niclab_inic_port) -> u32 {
     // SAFETY: the caller says that it is null or valid.
     unsafe { port.as_ref() }.map_or(NICLAB_ANY_PORT, |port| port.0.address().port)
 }
@@ -139,9 +139,9 @@ pub unsafe extern "C" fn niclab_posts_number(port: *const niclab_posts_port) -> 
 ///
 /// # Safety
 ///
-/// `port` must be null or from niclab_posts_open.
+/// `port` must be null or from niclab_inic_open.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn niclab_posts_set_wait_policy(port: *mut niclab_posts_port, policy: c_int) -> c_int {
+pub unsafe extern "C" fn niclab_inic_set_wait_policy(port: *mut niclab_inic_port, policy: c_int) -> c_int {
     call(|| {
         let policy = policy_of(policy)?;
         // SAFETY: the caller says that it is null or valid.
@@ -154,10 +154,10 @@ pub unsafe extern "C" fn niclab_posts_set_wait_policy(port: *mut niclab_posts_po
 ///
 /// # Safety
 ///
-/// `port` must be null or from niclab_posts_open, `region` null or valid for a store.
+/// `port` must be null or from niclab_inic_open, `region` null or valid for a store.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn niclab_posts_allocate(
-    port: *const niclab_posts_port,
+pub unsafe extern "C" fn niclab_inic_allocate(
+    port: *const niclab_inic_port,
     bytes: u64,
     region: *mut *mut niclab_region,
 ) -> c_int {
@@ -174,11 +174,11 @@ pub unsafe extern "C" fn niclab_posts_allocate(
 ///
 /// # Safety
 ///
-/// `port` must be null or from niclab_posts_open, `region` null or valid for a store, `memory` null or valid for reads
+/// `port` must be null or from niclab_inic_open, `region` null or valid for a store, `memory` null or valid for reads
 /// and writes of `bytes` as long as said above. What the NIC may write, the program reads after its event only.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn niclab_posts_register(
-    port: *const niclab_posts_port,
+pub unsafe extern "C" fn niclab_inic_register(
+    port: *const niclab_inic_port,
     memory: *mut c_void,
     bytes: u64,
     region: *mut *mut niclab_region,
@@ -191,16 +191,16 @@ pub unsafe extern "C" fn niclab_posts_register(
     })
 }
 
-/// Sends `bytes` of a region from `offset` on to `node`: a multiple of 4, and not 0. With `tells`, NICLAB_POSTS_SENT
+/// Sends `bytes` of a region from `offset` on to `node`: a multiple of 4, and not 0. With `tells`, NICLAB_INIC_SENT
 /// tells when the memory may be used again. Waits for room up to `timeout_us`; 0 does not wait, and fails with
 /// NICLAB_ERROR_AGAIN.
 ///
 /// # Safety
 ///
-/// `port` must be null or from niclab_posts_open, `region` null or from this library.
+/// `port` must be null or from niclab_inic_open, `region` null or from this library.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn niclab_posts_send(
-    port: *mut niclab_posts_port,
+pub unsafe extern "C" fn niclab_inic_send(
+    port: *mut niclab_inic_port,
     node: u32,
     region: *const niclab_region,
     offset: u64,
@@ -218,14 +218,14 @@ pub unsafe extern "C" fn niclab_posts_send(
 }
 
 /// Posts `bytes` of a region from `offset` on, a multiple of 4 and not 0, for one message from whichever node. With
-/// `interrupts`, the NIC interrupts once the event of the message is there. Waits for room as niclab_posts_send does.
+/// `interrupts`, the NIC interrupts once the event of the message is there. Waits for room as niclab_inic_send does.
 ///
 /// # Safety
 ///
-/// As niclab_posts_send.
+/// As niclab_inic_send.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn niclab_posts_receive(
-    port: *mut niclab_posts_port,
+pub unsafe extern "C" fn niclab_inic_receive(
+    port: *mut niclab_inic_port,
     region: *const niclab_region,
     offset: u64,
     bytes: u64,
@@ -242,22 +242,22 @@ pub unsafe extern "C" fn niclab_posts_receive(
 }
 
 /// Changes when the NIC interrupts, beside receives that ask for it: for so many bytes that came; `at_end` of a message
-/// for those that are pooled; for each message of so many bytes or more; of `node`, or NICLAB_POSTS_ANY_NODE. 0 turns a
+/// for those that are pooled; for each message of so many bytes or more; of `node`, or NICLAB_INIC_ANY_NODE. 0 turns a
 /// rule off.
 ///
 /// # Safety
 ///
-/// `port` must be null or from niclab_posts_open.
+/// `port` must be null or from niclab_inic_open.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn niclab_posts_set_rules(
-    port: *const niclab_posts_port,
+pub unsafe extern "C" fn niclab_inic_set_rules(
+    port: *const niclab_inic_port,
     chunk_bytes: u64,
     at_end: bool,
     min_message_bytes: u64,
     node: u32,
 ) -> c_int {
     call(|| {
-        let source = (node != NICLAB_POSTS_ANY_NODE).then_some(node);
+        let source = (node != NICLAB_INIC_ANY_NODE).then_some(node);
         // SAFETY: the caller says that it is null or valid.
         let port = unsafe { shared(port)? };
         port.0.set_rules(&Rules { chunk_bytes, at_end, min_message_bytes, source })?;
@@ -269,11 +269,11 @@ pub unsafe extern "C" fn niclab_posts_set_rules(
 ///
 /// # Safety
 ///
-/// `port` must be null or from niclab_posts_open, `nodes` valid for reads of `count` numbers, or null where there are
+/// `port` must be null or from niclab_inic_open, `nodes` valid for reads of `count` numbers, or null where there are
 /// none.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn niclab_posts_group(
-    port: *const niclab_posts_port,
+pub unsafe extern "C" fn niclab_inic_group(
+    port: *const niclab_inic_port,
     group: u32,
     nodes: *const u32,
     count: u32,
@@ -291,15 +291,15 @@ pub unsafe extern "C" fn niclab_posts_group(
     })
 }
 
-/// Waits for all members of a group: NICLAB_POSTS_DONE tells that all have come. With `interrupts`, the NIC interrupts
-/// then. Waits for room as niclab_posts_send does.
+/// Waits for all members of a group: NICLAB_INIC_DONE tells that all have come. With `interrupts`, the NIC interrupts
+/// then. Waits for room as niclab_inic_send does.
 ///
 /// # Safety
 ///
-/// `port` must be null or from niclab_posts_open.
+/// `port` must be null or from niclab_inic_open.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn niclab_posts_barrier(
-    port: *mut niclab_posts_port,
+pub unsafe extern "C" fn niclab_inic_barrier(
+    port: *mut niclab_inic_port,
     group: u32,
     user: u64,
     interrupts: bool,
@@ -314,14 +314,14 @@ pub unsafe extern "C" fn niclab_posts_barrier(
 }
 
 /// Sends `bytes` of a region from `offset` on to all other members of a group, each of which must have posted room:
-/// NICLAB_POSTS_DONE tells that all have it. Otherwise as niclab_posts_barrier.
+/// NICLAB_INIC_DONE tells that all have it. Otherwise as niclab_inic_barrier.
 ///
 /// # Safety
 ///
-/// As niclab_posts_send.
+/// As niclab_inic_send.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn niclab_posts_multicast(
-    port: *mut niclab_posts_port,
+pub unsafe extern "C" fn niclab_inic_multicast(
+    port: *mut niclab_inic_port,
     group: u32,
     region: *const niclab_region,
     offset: u64,
@@ -338,15 +338,15 @@ pub unsafe extern "C" fn niclab_posts_multicast(
     })
 }
 
-/// Combines `bytes` of values of a region from `offset` on with those of all other members, by NICLAB_POSTS_SUM and the
-/// others: NICLAB_POSTS_DONE tells that the result stands in their place. Otherwise as niclab_posts_barrier.
+/// Combines `bytes` of values of a region from `offset` on with those of all other members, by NICLAB_INIC_SUM and the
+/// others: NICLAB_INIC_DONE tells that the result stands in their place. Otherwise as niclab_inic_barrier.
 ///
 /// # Safety
 ///
-/// As niclab_posts_send.
+/// As niclab_inic_send.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn niclab_posts_reduce(
-    port: *mut niclab_posts_port,
+pub unsafe extern "C" fn niclab_inic_reduce(
+    port: *mut niclab_inic_port,
     group: u32,
     region: *const niclab_region,
     offset: u64,
@@ -384,11 +384,11 @@ fn named<T: Copy, const COUNT: usize>(
 ///
 /// # Safety
 ///
-/// `port` must be null or from niclab_posts_open, `event` null or valid for a store.
+/// `port` must be null or from niclab_inic_open, `event` null or valid for a store.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn niclab_posts_next_event(
-    port: *mut niclab_posts_port,
-    event: *mut niclab_posts_event,
+pub unsafe extern "C" fn niclab_inic_next_event(
+    port: *mut niclab_inic_port,
+    event: *mut niclab_inic_event,
     timeout_us: i64,
 ) -> c_int {
     call(|| {
@@ -406,7 +406,7 @@ pub unsafe extern "C" fn niclab_posts_next_event(
     })
 }
 
-fn launch(port: &mut niclab_posts_port, command: &impl Command, timeout_us: i64) -> Result<(), Failure> {
+fn launch(port: &mut niclab_inic_port, command: &impl Command, timeout_us: i64) -> Result<(), Failure> {
     match deadline(timeout_us) {
         Some(deadline) => port.0.launch(command, deadline).map(drop)?,
         None => drop(port.0.try_launch(command)?.ok_or(Failure::again(c"the page is full"))?),
@@ -414,14 +414,14 @@ fn launch(port: &mut niclab_posts_port, command: &impl Command, timeout_us: i64)
     Ok(())
 }
 
-fn c_event(event: &Event) -> niclab_posts_event {
+fn c_event(event: &Event) -> niclab_inic_event {
     let kind = match event.kind {
-        Kind::Sent => NICLAB_POSTS_SENT,
-        Kind::Received => NICLAB_POSTS_RECEIVED,
-        Kind::Refused => NICLAB_POSTS_REFUSED,
-        Kind::Failed => NICLAB_POSTS_FAILED,
-        Kind::Done => NICLAB_POSTS_DONE,
+        Kind::Sent => NICLAB_INIC_SENT,
+        Kind::Received => NICLAB_INIC_RECEIVED,
+        Kind::Refused => NICLAB_INIC_REFUSED,
+        Kind::Failed => NICLAB_INIC_FAILED,
+        Kind::Done => NICLAB_INIC_DONE,
     };
     let &Event { user, bytes, moved_bytes, message, node, outcome, .. } = event;
-    niclab_posts_event { user, bytes, moved_bytes, message, node, kind, result: outcome.number() }
+    niclab_inic_event { user, bytes, moved_bytes, message, node, kind, result: outcome.number() }
 }
