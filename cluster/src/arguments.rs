@@ -103,11 +103,11 @@ pub fn seed(text: &str) -> Result<u64, String> {
 }
 
 impl ClusterArgs {
-    /// How long `nodes` nodes may take until they are healthy, where `patience` times as long is waited for everything.
+    /// How long `nodes` nodes may take until they are healthy, where `timeout_factor` times as long is waited for everything.
     #[must_use]
-    pub fn boot_timeout(&self, nodes: usize, patience: u32) -> Duration {
+    pub fn boot_timeout(&self, nodes: usize, timeout_factor: u32) -> Duration {
         // Guests share the host's cores, so the time grows with their number.
-        let usual = (60 + 10 * nodes as u64) * u64::from(patience);
+        let usual = (60 + 10 * nodes as u64) * u64::from(timeout_factor);
         Duration::from_secs(self.boot_timeout.unwrap_or(usual))
     }
 }

@@ -19,7 +19,7 @@
 #define NICLAB_STALE_FRAMES 32U
 
 /* How long a message waits for a buffer of its port, and with it all of its sender behind it. */
-#define NICLAB_ACTIVE_PATIENCE (HZ / 10)
+#define NICLAB_ACTIVE_TIMEOUT (HZ / 10)
 
 static void niclab_active_free(struct niclab *nic, struct niclab_active *active)
 {
@@ -191,7 +191,7 @@ static bool niclab_active_is_prompt(struct niclab_active *active)
 		return true;
 	if (!active->full_since)
 		active->full_since = jiffies ? jiffies : 1;
-	active->is_slow = time_after(jiffies, active->full_since + NICLAB_ACTIVE_PATIENCE);
+	active->is_slow = time_after(jiffies, active->full_since + NICLAB_ACTIVE_TIMEOUT);
 	return active->is_slow;
 }
 

@@ -33,7 +33,7 @@
 #define NICLAB_NET_AWAKE_JIFFIES HZ
 
 /* How long a frame of an active port may stand before the ring's programs count as asleep. */
-#define NICLAB_NET_PATIENCE_JIFFIES 2
+#define NICLAB_NET_TIMEOUT_JIFFIES 2
 
 /**
  * struct niclab_net - the interface.
@@ -199,7 +199,7 @@ static void niclab_net_look(struct niclab_net *net)
 	if (net->stood_at != rings->receive.taken) {
 		net->stood_at = rings->receive.taken;
 		net->stood_since = jiffies;
-	} else if (time_after(jiffies, net->stood_since + NICLAB_NET_PATIENCE_JIFFIES)) {
+	} else if (time_after(jiffies, net->stood_since + NICLAB_NET_TIMEOUT_JIFFIES)) {
 		niclab_active_serve(rings, NULL);
 	}
 }

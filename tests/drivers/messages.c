@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 /* Longest wait for one message, in seconds of a guest that may be slow: then the run is over. */
-#define PATIENCE 15
+#define TIMEOUT 15
 #define ROUND_TRIPS 120
 #define BURST 150
 #define WRONGS 8
@@ -96,7 +96,7 @@ static void put(uint32_t number)
 	long written;
 
 	fill(message, number);
-	alarm(PATIENCE);
+	alarm(TIMEOUT);
 	do
 		written = write(device, message, length_of(number));
 	while (written < 0 && errno == EINTR);
@@ -110,7 +110,7 @@ static void take(uint32_t number)
 	uint32_t found;
 	long bytes;
 
-	alarm(PATIENCE);
+	alarm(TIMEOUT);
 	do {
 		bytes = read(device, message, most_bytes);
 		if (bytes < 0 && errno == EINTR)
@@ -134,7 +134,7 @@ static void on_alarm(int signal)
 }
 
 /* What was waited for did not come. */
-static void on_patience_over(int signal)
+static void on_timeout(int signal)
 {
 	static const char said[] = "messages: nothing comes, or nothing can be sent\n";
 
@@ -166,7 +166,7 @@ static void do_wrong(void)
 		if (read(device, message, most_bytes) != -1 || errno != EINTR)
 			fail("read of nothing", i, -1, 0);
 		setitimer(ITIMER_REAL, &never, NULL);
-		signal(SIGALRM, on_patience_over);
+		signal(SIGALRM, on_timeout);
 	}
 }
 
@@ -175,7 +175,7 @@ static void take_to_nowhere(void)
 {
 	int i;
 
-	alarm(PATIENCE);
+	alarm(TIMEOUT);
 	for (i = 0; i < WRONGS; i++)
 		if (read(device, nowhere, most_bytes) != -1 || errno != EFAULT)
 			fail("read to nowhere", i, -1, 0);
@@ -219,7 +219,7 @@ int main(int argc, char **argv)
 	device = open(argv[1], O_RDWR);
 	if (device < 0 || most_bytes < 8 || most_bytes > LARGEST)
 		fail("open", 0, 0, device);
-	signal(SIGALRM, on_patience_over);
+	signal(SIGALRM, on_timeout);
 	/* While one end does wrong the other waits for it. */
 	if (rank == 0) {
 		do_wrong();
@@ -253,7 +253,7 @@ int main(int argc, char **argv)
 		_exit(0);
 	}
 	burst(0, at, 16);
-	alarm(PATIENCE);
+	alarm(TIMEOUT);
 	if (waitpid(sender, &status, 0) != sender || status)
 		fail("sender", 0, 0, status);
 	return 0;

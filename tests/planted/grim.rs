@@ -42,8 +42,8 @@ pub const FAULTS: &[Fault] = &[
     Fault {
         name: "room that a silent card holds is not had back",
         component: "../../grim/nic/inbound",
-        sound: "self.timers.start(Timer::Room, 0, at, self.config.patience());",
-        broken: "if !FAULT { self.timers.start(Timer::Room, 0, at, self.config.patience()); }",
+        sound: "self.timers.start(Timer::Room, 0, at, self.config.room_timeout());",
+        broken: "if !FAULT { self.timers.start(Timer::Room, 0, at, self.config.room_timeout()); }",
         finder: Finder::Tests("grim_hostile::messages_that_never_end"),
     },
     Fault {

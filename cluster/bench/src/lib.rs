@@ -275,7 +275,7 @@ fn boot_cluster(
 fn start(root: &RuntimeRoot, args: &ClusterArgs, plan: Plan, begin: Instant) -> Result<Booted> {
     let preparation = begin.elapsed();
     let folder = root.claim(&plan.name)?;
-    let timeout = args.boot_timeout(plan.nodes.len(), plan.patience);
+    let timeout = args.boot_timeout(plan.nodes.len(), plan.timeout_factor);
     let begin = Instant::now();
     let running = RunningCluster::boot(plan, folder, timeout, &mut |node| {
         log::info!("{} is healthy", node.name);

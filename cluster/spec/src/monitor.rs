@@ -24,10 +24,10 @@ pub const MAX_REQUEST_BYTES: usize = 16 * 1024;
 
 /// How long a request waits for the world's lock before it is answered by [`Answer::Stuck`]. Whoever holds the lock
 /// gives it back within milliseconds.
-pub const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+pub const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long [`Request::AwaitBrokenRules`] waits.
-pub const RULES_PATIENCE: Duration = Duration::from_secs(10);
+pub const RULES_WAIT: Duration = Duration::from_secs(10);
 
 /// One question, or one change.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -93,7 +93,7 @@ pub enum Request {
         rules: RuleChecking,
     },
     /// Tell when more rules were broken than the asker knows of. Answered by [`Answer::BrokenRules`], at the latest
-    /// after [`RULES_PATIENCE`].
+    /// after [`RULES_WAIT`].
     AwaitBrokenRules {
         /// How many it knows of, of all nodes together.
         seen: u64,

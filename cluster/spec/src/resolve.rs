@@ -85,7 +85,7 @@ impl GuestKernel {
     /// How many times as long guests may take for anything: all that is watched is emulated as well. The one factor for
     /// it.
     #[must_use]
-    pub const fn patience(&self) -> u32 {
+    pub const fn timeout_factor(&self) -> u32 {
         match self {
             Self::Stock | Self::Own(_) => 1,
             Self::Debug => 8,
@@ -841,7 +841,7 @@ mod tests {
         assert_eq!(debug_kernel.nodes[0].memory_mib, 1024, "more than it needs is left");
         let both = resolve("kernel = \"debug\"\ndriver = \"/etc\"").unwrap();
         assert!(both.nodes.iter().all(|node| node.memory_mib == 512 && node.driver.is_some()));
-        assert!(both.kernel.patience() > GuestKernel::Stock.patience());
+        assert!(both.kernel.timeout_factor() > GuestKernel::Stock.timeout_factor());
         let own = resolve("kernel = \"/etc/passwd\"\nmemory_mib = 128").unwrap();
         assert_eq!((own.kernel, own.nodes[0].memory_mib), (GuestKernel::Own("/etc/passwd".into()), 128));
         let with_driver = resolve("kernel = \"/etc\"\ndriver = \"/etc\"").unwrap();

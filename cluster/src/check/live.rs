@@ -74,7 +74,7 @@ impl LiveCluster {
         let args = ClusterArgs { offline, no_share: true, ..ClusterArgs::default() };
         let plan = prepare::plan(&args, &cluster, &name, &root, offline)?;
         let folder = root.claim(&name)?;
-        let timeout = args.boot_timeout(plan.nodes.len(), plan.patience);
+        let timeout = args.boot_timeout(plan.nodes.len(), plan.timeout_factor);
         let begin = Instant::now();
         let running = RunningCluster::boot(plan, folder, timeout, &mut |_| {})?;
         let workload = scenario.workload.clone();
@@ -132,7 +132,7 @@ impl LiveCluster {
             }
             Ok(())
         };
-        let limit = WORKLOAD_TIMEOUT * self.running.plan().patience;
+        let limit = WORKLOAD_TIMEOUT * self.running.plan().timeout_factor;
         let ended = conduct(&mut self.running, command, stdin, limit, &mut at_cue)?;
         let nodes = self.running.plan().nodes.iter().zip(&ended);
         let commands: Vec<CommandOutcome> = nodes

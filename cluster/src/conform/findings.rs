@@ -158,7 +158,7 @@ fn rules(running: &mut RunningCluster, is_answering: bool) -> Vec<Named> {
 /// Drivers that left their cards without a buffer for an event, and did not come to give one though the command was
 /// over.
 fn events_left(running: &mut RunningCluster, stats: &DaemonStats) -> Vec<Named> {
-    let limit = EVENTS_LEFT * running.plan().patience;
+    let limit = EVENTS_LEFT * running.plan().timeout_factor;
     let deadline = Instant::now() + limit;
     let mut nodes: Vec<NodeFigures> = stats.nodes.clone();
     loop {

@@ -161,7 +161,7 @@ impl<'a> Laboratory<'a> {
     /// So long, or longer where guests are slow because they are watched.
     #[must_use]
     pub fn patient(&self, time: Duration) -> Duration {
-        time * self.running.plan().patience
+        time * self.running.plan().timeout_factor
     }
 
     /// The name of a node.

@@ -240,9 +240,9 @@ impl Booted {
         let plan = prepare::plan(request.args, &cluster, &name, root, request.args.offline);
         let plan = plan.map_err(|error| Failed::Halt(Halt::Plan(error)))?;
         let folder = root.claim(&name).map_err(not_run)?;
-        let timeout = request.args.boot_timeout(plan.nodes.len(), plan.patience);
+        let timeout = request.args.boot_timeout(plan.nodes.len(), plan.timeout_factor);
         let has_own = plan.nodes.iter().any(|node| node.driver.is_some());
-        let limit = request.limit * plan.patience;
+        let limit = request.limit * plan.timeout_factor;
         let running = RunningCluster::begin(plan, folder, mpsc::channel()).map_err(not_run)?;
         Ok(Self { running, timeout, has_own, limit })
     }

@@ -10,7 +10,7 @@ use std::{
 use niclab_spec::{
     DeviceFaults, DeviceFaultsChange, FaultsChange,
     monitor::{
-        Answer, DaemonHealth, DaemonStats, Heartbeat, LinkStates, RULES_PATIENCE, Request, STATS_VERSION,
+        Answer, DaemonHealth, DaemonStats, Heartbeat, LinkStates, RULES_WAIT, Request, STATS_VERSION,
     },
 };
 use thiserror::Error;
@@ -20,7 +20,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a program may take that cards are given: longer than the daemon waits for it.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long an answer may take that waits for broken rules.
-const RULES_TIMEOUT: Duration = RULES_PATIENCE.saturating_add(TIMEOUT);
+const RULES_TIMEOUT: Duration = RULES_WAIT.saturating_add(TIMEOUT);
 
 /// More than the answer for the largest cluster takes.
 const MAX_ANSWER_BYTES: u64 = 16 * 1024 * 1024;
@@ -180,12 +180,12 @@ pub fn ask(socket: &Path, request: &Request) -> Result<Answer, MonitorError> {
 /// [`MonitorError`].
 pub fn connect(socket: &Path, request: &Request) -> Result<(BufReader<UnixStream>, Answer), MonitorError> {
     let mut stream = UnixStream::connect(socket)?;
-    let patience = match request {
+    let timeout = match request {
         Request::Load { .. } => LOAD_TIMEOUT,
         Request::AwaitBrokenRules { .. } => RULES_TIMEOUT,
         _ => TIMEOUT,
     };
-    stream.set_read_timeout(Some(patience))?;
+    stream.set_read_timeout(Some(timeout))?;
     stream.set_write_timeout(Some(TIMEOUT))?;
     let mut line = serde_json::to_vec(request).map_err(MonitorError::Parse)?;
     line.push(b'\n');

@@ -67,7 +67,7 @@ pub fn check(plan: &Plan) -> Result<(), Uncovered> {
 /// [`Uncovered`]; when the cluster ends, or the file cannot be written.
 pub fn write(running: &mut RunningCluster, file: OutputFile) -> Result<()> {
     check(running.plan())?;
-    let limit = LIMIT * running.plan().patience;
+    let limit = LIMIT * running.plan().timeout_factor;
     let texts = command::run_on_all(running, |rank, _| NodeCommand::shell(rank, ASK, &[]), limit)?;
     let found = read(running.plan(), &texts)?;
     let text = lcov(&found);

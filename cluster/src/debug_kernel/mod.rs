@@ -51,7 +51,7 @@ pub fn look(running: &mut RunningCluster) -> Result<Vec<KernelFindings>> {
     let Some(debug_kernel) = running.plan().debug_kernel.clone() else { return Ok(Vec::new()) };
     let names: Vec<String> =
         debug_kernel.kernel.tools.iter().map(|tool| tool.name().to_owned()).collect();
-    let limit = LIMIT * running.plan().patience;
+    let limit = LIMIT * running.plan().timeout_factor;
     let command = |rank, _: &NodePlan| NodeCommand::shell(rank, guest::ASK, &names);
     let texts = match command::run_on_all(running, command, limit) {
         Ok(texts) => texts,

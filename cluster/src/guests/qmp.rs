@@ -110,7 +110,7 @@ struct Refusal {
 pub struct Qmp {
     stream: BufReader<UnixStream>,
     /// How long an answer may take.
-    patience: Duration,
+    timeout: Duration,
     /// What happened while an answer was waited for, oldest first.
     events: VecDeque<(String, Value)>,
 }
@@ -143,12 +143,12 @@ impl Qmp {
     ///
     /// # Errors
     /// [`QmpError`].
-    pub fn over(stream: UnixStream, patience: Duration) -> Result<Self, QmpError> {
+    pub fn over(stream: UnixStream, timeout: Duration) -> Result<Self, QmpError> {
         // Zero would mean to wait for ever.
-        let patience = patience.max(Duration::from_millis(1));
-        stream.set_read_timeout(Some(patience))?;
-        stream.set_write_timeout(Some(patience))?;
-        let mut qmp = Self { stream: BufReader::new(stream), patience, events: VecDeque::new() };
+        let timeout = timeout.max(Duration::from_millis(1));
+        stream.set_read_timeout(Some(timeout))?;
+        stream.set_write_timeout(Some(timeout))?;
+        let mut qmp = Self { stream: BufReader::new(stream), timeout, events: VecDeque::new() };
         // The greeting comes when those before are done.
         qmp.line()?;
         qmp.execute(&Command::QmpCapabilities {})?;
@@ -296,7 +296,7 @@ impl Qmp {
                     // Zero would mean to wait for ever.
                     self.stream.get_ref().set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
                     let line = self.line();
-                    self.stream.get_ref().set_read_timeout(Some(self.patience))?;
+                    self.stream.get_ref().set_read_timeout(Some(self.timeout))?;
                     let line = line?;
                     (line.event.unwrap_or_default(), line.data)
                 }

@@ -92,8 +92,8 @@ pub struct Plan {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub debug_kernel: Option<DebugKernelPlan>,
     /// How many times as long as usual guests may take for anything.
-    #[serde(default = "recipe::usual_patience")]
-    pub patience: u32,
+    #[serde(default = "recipe::default_timeout_factor")]
+    pub timeout_factor: u32,
     /// Files to write first.
     pub files: Vec<FilePlan>,
     /// The daemon, which starts first.
@@ -254,7 +254,7 @@ impl Plan {
             kernel_release: about.map(|images| images.kernel_release.clone()).unwrap_or_default(),
             packed_kernel: about.map(|images| text(&images.packed_kernel)).transpose()?.unwrap_or_default(),
             debug_kernel: about.and_then(DebugKernelPlan::of),
-            patience: cluster.kernel.patience(),
+            timeout_factor: cluster.kernel.timeout_factor(),
             files,
             daemon: ProcessPlan {
                 program: device.to_owned(),

@@ -30,8 +30,8 @@ pub struct Recipe {
     /// Memory, in MiB.
     pub memory_mib: u32,
     /// How many times as long as usual it may take for anything.
-    #[serde(default = "usual_patience")]
-    pub patience: u32,
+    #[serde(default = "default_timeout_factor")]
+    pub timeout_factor: u32,
     /// Whether the guest has a place for a shared folder.
     pub has_share: bool,
     /// Its QEMU, without what is behind the devices.
@@ -55,8 +55,8 @@ impl Recipe {
         made_from.extend(files.into_iter().flatten().map(|file| identity(file)));
         made_from.extend(qemu.args.iter().chain(&machine.0).cloned());
         qemu.args.extend(machine.0);
-        let patience = inputs.cluster.kernel.patience();
-        Ok(Self { inputs: made_from, memory_mib: node.memory_mib, patience, has_share, qemu })
+        let timeout_factor = inputs.cluster.kernel.timeout_factor();
+        Ok(Self { inputs: made_from, memory_mib: node.memory_mib, timeout_factor, has_share, qemu })
     }
 
     /// What it lies under in the cache.
@@ -78,7 +78,7 @@ impl Recipe {
     }
 }
 
-pub(super) const fn usual_patience() -> u32 {
+pub(super) const fn default_timeout_factor() -> u32 {
     1
 }
 

@@ -60,7 +60,7 @@ cat /proc/interrupts
 /// [`crate::boot::running::Failure`] when the cluster ends.
 pub fn read(running: &mut RunningCluster) -> Result<Option<Vec<Kernel>>> {
     let command = |rank, node: &NodePlan| NodeCommand::shell(rank, SCRIPT, &[node.mac.to_string()]);
-    let limit = LIMIT * running.plan().patience;
+    let limit = LIMIT * running.plan().timeout_factor;
     match command::run_on_all(running, command, limit) {
         Ok(texts) => {
             Ok(Some(texts.iter().map(|text| text.as_deref().map(parse).unwrap_or_default()).collect()))

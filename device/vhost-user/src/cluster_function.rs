@@ -24,7 +24,7 @@ use vmm_sys_util::event::{EventConsumer, EventNotifier};
 
 use crate::ethernet::steering::Switches;
 use crate::link::Link;
-use crate::map_request::{MapRequests, News, PATIENCE, Seat};
+use crate::map_request::{MapRequests, News, TIMEOUT, Seat};
 use crate::memory::DmaMemory;
 use crate::ring::Burst;
 use crate::shell::Shell;
@@ -231,7 +231,7 @@ impl ClusterFunction {
                         "node {}: the front end has not answered the request to map the BAR for {} s; its programs find \
                          no card until it does",
                         self.node,
-                        PATIENCE.as_secs()
+                        TIMEOUT.as_secs()
                     );
                 }
             }

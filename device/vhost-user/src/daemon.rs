@@ -11,7 +11,7 @@ use crate::connection::{ServeError, Server};
 use crate::monitor::{Monitor, MonitorError};
 use crate::shell::Shell;
 use crate::shell::quiet::Quiet;
-use crate::shell::adversarial::patience::Patience;
+use crate::shell::adversarial::deferred::DeferredTimer;
 use crate::shell::wait::Policy;
 use crate::slice::ShortSlice;
 
@@ -38,7 +38,7 @@ pub struct Daemon {
     servers: Vec<Server>,
     monitor: Option<Monitor>,
     quiet: Option<JoinHandle<()>>,
-    patience: Option<JoinHandle<()>>,
+    deferred_timer: Option<JoinHandle<()>>,
 }
 
 impl Daemon {
@@ -77,8 +77,8 @@ impl Daemon {
         }
         let monitor = Monitor::start(&shell, &config.monitor_socket)?;
         let quiet = Quiet::start(&shell).map_err(DaemonError::Thread)?;
-        let patience = Patience::start(&shell).map_err(DaemonError::Thread)?;
-        Ok(Self { shell, servers, monitor: Some(monitor), quiet: Some(quiet), patience })
+        let deferred_timer = DeferredTimer::start(&shell).map_err(DaemonError::Thread)?;
+        Ok(Self { shell, servers, monitor: Some(monitor), quiet: Some(quiet), deferred_timer })
     }
 
     /// What the daemon holds, for whoever drives it in this process.
@@ -94,8 +94,8 @@ impl Drop for Daemon {
         self.monitor = None;
         self.servers.clear();
         self.shell.quiet().stop();
-        self.shell.patience().stop();
-        for thread in [self.quiet.take(), self.patience.take()].into_iter().flatten() {
+        self.shell.deferred_timer().stop();
+        for thread in [self.quiet.take(), self.deferred_timer.take()].into_iter().flatten() {
             // It ends by itself now; had it panicked, that was reported then.
             let _ = thread.join();
         }

@@ -18,7 +18,7 @@ use vhost::vhost_user::{Backend, VhostUserFrontendReqHandler};
 use crate::attention::Attention;
 
 /// How long a front end may take to map the BAR before that is reported. Its queues go on meanwhile.
-pub const PATIENCE: Duration = Duration::from_secs(5);
+pub const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why the BAR is not asked for.
 #[derive(Debug, Error)]
@@ -67,7 +67,7 @@ impl Seat {
 pub enum News {
     /// An answer, or the end of the channel.
     Answer(io::Result<u64>),
-    /// No answer for [`PATIENCE`]. It may still come.
+    /// No answer for [`TIMEOUT`]. It may still come.
     Late,
 }
 
@@ -165,7 +165,7 @@ impl MapRequests {
         let (is_over, over) = sync_channel::<()>(0);
         let inbox = Arc::downgrade(&self.inbox);
         std::thread::Builder::new().name("map-watch".to_owned()).spawn(move || {
-            if over.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+            if over.recv_timeout(TIMEOUT) == Err(RecvTimeoutError::Timeout) {
                 Inbox::post(&inbox, number, News::Late);
             }
         })?;

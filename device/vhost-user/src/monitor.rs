@@ -23,7 +23,7 @@ use niclab_model::nic::adversarial::Adversarial;
 use niclab_model::platform::histogram::Histogram;
 use niclab_spec::monitor::{
     Answer, BrokenRules, BrokenRulesOfNode, DaemonHealth, DaemonStats, LinkState, LinkStates,
-    MAX_REQUEST_BYTES, NodeHealth, RULES_PATIENCE, Request, STATS_VERSION, Stuck,
+    MAX_REQUEST_BYTES, NodeHealth, RULES_WAIT, Request, STATS_VERSION, Stuck,
 };
 use niclab_spec::report::{ModelFigures, NodeFigures, PortFigures, TrafficStats, why_estimate};
 use niclab_spec::{DeviceFaultProblem, DeviceFaults, Faults, rules};
@@ -71,7 +71,7 @@ pub enum MonitorError {
 const SILENCE: Duration = Duration::from_secs(60);
 
 /// How long whoever loads a program waits until it runs, at most.
-const LOAD_PATIENCE: Duration = Duration::from_secs(50);
+const LOAD_TIMEOUT: Duration = Duration::from_secs(50);
 
 /// How often it is looked for launches of which nobody told, while somebody waits for broken rules.
 const PEEK_INTERVAL: Duration = Duration::from_millis(100);
@@ -272,7 +272,7 @@ fn await_broken_rules(
     seen: u64,
     is_asked: &dyn Fn() -> bool,
 ) -> Result<BrokenRules, Stuck> {
-    let until = Instant::now() + RULES_PATIENCE;
+    let until = Instant::now() + RULES_WAIT;
     loop {
         // What nobody told the device of it does not look for by itself.
         heart.world(shell)?.peek_rules();
@@ -425,13 +425,13 @@ fn load(
         }));
     }
     drop(world);
-    let until = Instant::now() + LOAD_PATIENCE;
+    let until = Instant::now() + LOAD_TIMEOUT;
     let mut took = None;
     while took.is_none() && Instant::now() < until && is_asked() {
         took = shell.wait_until_loaded(ASK_INTERVAL);
     }
     let Some(took) = took else {
-        let seconds = LOAD_PATIENCE.as_secs();
+        let seconds = LOAD_TIMEOUT.as_secs();
         return Ok(Err(format!(
             "the program does not run after {seconds} s: messages are under way that do not end; it runs once they do"
         )));

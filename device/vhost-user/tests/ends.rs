@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use niclab_device::lab::{Lab, connect_ports};
 
 /// How long anything may take before the test fails: far longer than it does on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Names of this process's threads, and how many descriptors it has open.
 fn held() -> (Vec<String>, usize) {
@@ -30,7 +30,7 @@ fn run_a_cluster() {
     from.announce();
     let begin = Instant::now();
     while to.try_receive().is_none() {
-        assert!(begin.elapsed() < PATIENCE, "no message");
+        assert!(begin.elapsed() < TIMEOUT, "no message");
         std::thread::yield_now();
     }
     drop(ethernet);
@@ -47,7 +47,7 @@ fn cluster_leaves_no_thread_and_no_descriptor() {
     }
     // Threads that only wait for the end of a connection end soon after it.
     while held() != before {
-        assert!(begin.elapsed() < PATIENCE, "before: {before:?}; now: {:?}", held());
+        assert!(begin.elapsed() < TIMEOUT, "before: {before:?}; now: {:?}", held());
         std::thread::yield_now();
     }
 }

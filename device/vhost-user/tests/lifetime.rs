@@ -17,7 +17,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 /// How long anything may take before the test fails.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Says which part this program plays when it starts itself again.
 const PART: &str = "NICLAB_TEST_PART";
@@ -95,7 +95,7 @@ fn state(pid: u32) -> Option<char> {
 fn until(what: &str, mut done: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !done() {
-        assert!(begin.elapsed() < PATIENCE, "timed out: {what}");
+        assert!(begin.elapsed() < TIMEOUT, "timed out: {what}");
         std::thread::yield_now();
     }
 }

@@ -67,12 +67,12 @@ pub fn with_interface(
     sys: PathBuf,
     mac: &str,
     whose: &str,
-    patience: Duration,
+    timeout: Duration,
     is_coming_no_more: impl Fn() -> bool + Send + 'static,
     act: impl FnOnce(&Interface) -> io::Result<()> + Send + 'static,
 ) -> io::Result<()> {
     let missing = format!("no network interface has {whose} address {mac}");
-    match wait_for_interface(&sys, mac, Some(Instant::now() + patience), &is_coming_no_more) {
+    match wait_for_interface(&sys, mac, Some(Instant::now() + timeout), &is_coming_no_more) {
         Awaited::Found(interface) => return act(&interface),
         Awaited::Never => return Err(io::Error::new(io::ErrorKind::NotFound, missing)),
         Awaited::NotYet => eprintln!("niclab-agent: {missing} yet: it is set up when there is one"),

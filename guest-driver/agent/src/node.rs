@@ -36,7 +36,7 @@ const SCRIPT: &str = "/usr/lib/niclab/node";
 const SSH_DAEMON: &str = "/usr/sbin/sshd";
 
 /// How long all else waits for a network interface, which takes no time where the machine is not busy with others.
-const INTERFACE_PATIENCE: Duration = Duration::from_secs(20);
+const INTERFACE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The 9p tag under which QEMU offers the host's folder.
 const SHARE_TAG: &str = "cwd";
@@ -154,7 +154,7 @@ fn set_up_network(node: &Node) -> io::Result<()> {
     let Some((ip, prefix)) = address_in(node, "NICLAB_ADDRESS")? else { return Ok(()) };
     let mac = node.get("NICLAB_MAC").unwrap_or_default();
     let set_up = move |interface: &Interface| network::set_up(interface.index, ip, prefix);
-    network::with_interface("/sys".into(), mac, "the node's", INTERFACE_PATIENCE, || false, set_up)
+    network::with_interface("/sys".into(), mac, "the node's", INTERFACE_TIMEOUT, || false, set_up)
 }
 
 /// The same for a card that carries other protocols by an interface of its own, which its driver registers before it
@@ -173,7 +173,7 @@ fn set_up_nic_network(root: &Path, node: &Node) -> io::Result<()> {
         network::set_up(interface.index, ip, prefix)
     };
     let sys = root.join("sys");
-    network::with_interface(sys, mac, "the card's", INTERFACE_PATIENCE, is_published, set_up)
+    network::with_interface(sys, mac, "the card's", INTERFACE_TIMEOUT, is_published, set_up)
 }
 
 fn wrong(text: String) -> io::Error {

@@ -12,14 +12,14 @@ use std::{
 use niclab_agent::PORT_NAME;
 
 /// Ports and their names appear a moment after their driver.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Between two looks for it.
 const INTERVAL: Duration = Duration::from_millis(20);
 
 /// Opens the port, which may still have to appear.
 pub fn open() -> io::Result<OwnedFd> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         match try_open() {
             Ok(port) => return Ok(port),

@@ -17,7 +17,7 @@ use niclab_agent::{
 };
 
 /// Long enough for a slow machine, short enough that a hang is a failure.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 struct Host {
     agent: Child,
@@ -36,7 +36,7 @@ impl Drop for Host {
 impl Host {
     fn new() -> Self {
         let (stream, theirs) = UnixStream::pair().unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         let agent = Command::new(env!("CARGO_BIN_EXE_niclab-agent"))
             .arg("--stdio")
             .stdin(Stdio::from(OwnedFd::from(theirs)))
@@ -127,7 +127,7 @@ fn process_exists(pid: &str) -> bool {
 }
 
 fn wait_until_gone(pid: &str) {
-    let deadline = std::time::Instant::now() + PATIENCE;
+    let deadline = std::time::Instant::now() + TIMEOUT;
     while process_exists(pid) {
         assert!(std::time::Instant::now() < deadline, "process {pid} lives on");
         std::thread::yield_now();

@@ -51,7 +51,7 @@ const char *errno_name(int error);
 /* nic.c: the device file, with errors as positive numbers. */
 
 /* Longest time that an event which must come may take: a busy host, and a guest without acceleration. */
-#define PATIENCE_MS 10000
+#define TIMEOUT_MS 10000
 
 extern const char *device_path;
 

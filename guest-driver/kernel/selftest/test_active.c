@@ -33,7 +33,7 @@ static struct niclab_active_send good_send(void)
 		.address = (uintptr_t)memory,
 		.bytes = 100,
 		.flags = NICLAB_ACTIVE_SEND_BLOCK,
-		.timeout_ms = PATIENCE_MS,
+		.timeout_ms = TIMEOUT_MS,
 	};
 }
 
@@ -169,7 +169,7 @@ static void owners_of_ports_hear_of_a_driver_that_lets_go(void)
 /* Sleeps in a receive until the driver lets go of the card; the result is the error. */
 static int sleep_in_receive(void *file)
 {
-	struct niclab_active_receive argument = { .buffer = NICLAB_ACTIVE_NO_BUFFER, .timeout_ms = PATIENCE_MS };
+	struct niclab_active_receive argument = { .buffer = NICLAB_ACTIVE_NO_BUFFER, .timeout_ms = TIMEOUT_MS };
 
 	return nic_ioctl(*(int *)file, NICLAB_IOCTL_ACTIVE_RECEIVE, &argument);
 }

@@ -84,7 +84,7 @@ static bool loop_wait_slice(struct loop *loop, uint32_t number)
 	volatile const uint64_t *slice = (volatile const uint64_t *)(loop->receive + NICLAB_RECEIVE_SLICES_OFFSET +
 								     index * NICLAB_SLICE_BYTES);
 
-	for (int waited_ms = 0; waited_ms < PATIENCE_MS; waited_ms++) {
+	for (int waited_ms = 0; waited_ms < TIMEOUT_MS; waited_ms++) {
 		if (slice[NICLAB_SLICE_STATUS_WORD] >> NICLAB_SLICE_NUMBER_SHIFT == number)
 			return slice[NICLAB_SLICE_TAG_WORD] == 0x7a6 && slice[NICLAB_SLICE_TAG_WORD + 1] == number;
 		usleep(1000);
@@ -131,7 +131,7 @@ static void flagged_messages_interrupt_one_by_one(void)
 		return;
 	for (uint32_t i = 1; i <= 10; i++) {
 		loop_send(&loop, NICLAB_CODE_INTERRUPT);
-		EXPECT_EQ(nic_poll(loop.fd, PATIENCE_MS), POLLIN);
+		EXPECT_EQ(nic_poll(loop.fd, TIMEOUT_MS), POLLIN);
 		EXPECT(loop_wait_slice(&loop, i));
 		EXPECT_EQ(read_count(loop.fd), 1);
 		EXPECT_EQ(nic_poll(loop.fd, 0), 0);
@@ -153,7 +153,7 @@ static void counts_add_up_until_read(void)
 		return;
 	for (uint32_t i = 1; i <= 12; i++)
 		loop_send(&loop, i % 3 ? 0 : NICLAB_CODE_INTERRUPT);
-	while (sum < 4 && nic_poll(loop.fd, PATIENCE_MS) == POLLIN)
+	while (sum < 4 && nic_poll(loop.fd, TIMEOUT_MS) == POLLIN)
 		sum += read_count(loop.fd);
 	EXPECT_EQ(sum, 4);
 	EXPECT_EQ(nic_poll(loop.fd, 20), 0);
@@ -171,7 +171,7 @@ static void an_armed_slice_interrupts_once(void)
 	EXPECT(loop_wait_slice(&loop, 1));
 	EXPECT_EQ(nic_poll(loop.fd, 20), 0);
 	loop_send(&loop, 0);
-	EXPECT_EQ(nic_poll(loop.fd, PATIENCE_MS), POLLIN);
+	EXPECT_EQ(nic_poll(loop.fd, TIMEOUT_MS), POLLIN);
 	EXPECT_EQ(read_count(loop.fd), 1);
 	loop_send(&loop, 0);
 	EXPECT(loop_wait_slice(&loop, 3));

@@ -122,7 +122,7 @@ static void expect_gone(struct victim *victim)
 
 static void *wait_for_hangup(void *fd)
 {
-	return (void *)(intptr_t)nic_poll(*(int *)fd, PATIENCE_MS);
+	return (void *)(intptr_t)nic_poll(*(int *)fd, TIMEOUT_MS);
 }
 
 static void unbinding_under_open_files(void)
@@ -184,11 +184,11 @@ static void death_is_noticed(void)
 
 	printf("# waiting for the device to die\n");
 	fflush(stdout);
-	while (nic_ioctl(doomed.fd, NICLAB_IOCTL_CHECK, NULL) != ENODEV && waited_ms < 6 * PATIENCE_MS) {
+	while (nic_ioctl(doomed.fd, NICLAB_IOCTL_CHECK, NULL) != ENODEV && waited_ms < 6 * TIMEOUT_MS) {
 		usleep(100 * 1000);
 		waited_ms += 100;
 	}
-	EXPECT(waited_ms < 6 * PATIENCE_MS);
+	EXPECT(waited_ms < 6 * TIMEOUT_MS);
 	expect_gone(&doomed);
 	EXPECT_EQ(nic_attribute("healthy"), 0);
 }

@@ -159,7 +159,7 @@ static void every_window_can_be_touched(void)
 	for (uint64_t at = 0; at < opened.receive_bytes; at += PAGE)
 		EXPECT_EQ(touch(receive + at, false), 0);
 	*doorbell = NICLAB_QUEUE_DOORBELL;
-	for (int waited_ms = 0; waited_ms < PATIENCE_MS && nic_attribute("statistics/doorbells") == doorbells; waited_ms++)
+	for (int waited_ms = 0; waited_ms < TIMEOUT_MS && nic_attribute("statistics/doorbells") == doorbells; waited_ms++)
 		usleep(1000);
 	EXPECT_EQ(nic_attribute("statistics/doorbells"), doorbells + 1);
 	close(fd);

@@ -357,7 +357,7 @@ static int loop_event(struct loop *loop)
 	volatile const uint64_t *event = (volatile const uint64_t *)(loop->receive + NICLAB_RECEIVE_SLICES_OFFSET +
 								     index * NICLAB_SLICE_BYTES);
 
-	for (int waited_ms = 0; waited_ms < PATIENCE_MS; waited_ms++) {
+	for (int waited_ms = 0; waited_ms < TIMEOUT_MS; waited_ms++) {
 		uint64_t status = event[NICLAB_SLICE_STATUS_WORD];
 
 		if (status >> NICLAB_SLICE_NUMBER_SHIFT == loop->events)

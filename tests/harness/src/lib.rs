@@ -318,11 +318,11 @@ pub fn build_rust_example(niclab: &Niclab, name: &str) {
 }
 
 /// How long anything may take that is waited for: a template that is made, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(240);
+const TIMEOUT: Duration = Duration::from_secs(240);
 
 /// Asks `condition` until it holds; false when it never does.
 pub fn eventually(mut condition: impl FnMut() -> bool) -> bool {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     while !condition() {
         if Instant::now() >= end {
             return false;
@@ -415,7 +415,7 @@ impl Started {
     /// When the command ends without it, or it never comes.
     #[track_caller]
     pub fn wait_for_line(&mut self, text: &str) -> String {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         loop {
             let left = end.saturating_duration_since(Instant::now());
             let Ok(line) = self.lines.recv_timeout(left) else {
@@ -454,7 +454,7 @@ impl Started {
     /// When it never comes; the command is killed then.
     #[track_caller]
     pub fn finish(mut self) -> Outcome {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         // Both pipes end when the command and all that it started have ended.
         while let Ok(line) = self.lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
             self.keep(line);
@@ -469,7 +469,7 @@ impl Started {
         if !ended {
             let _ = self.child.kill();
             let status = self.child.wait().expect("a killed child ends");
-            panic!("did not end within {PATIENCE:?}:\n{}", outcome(&mut self, status));
+            panic!("did not end within {TIMEOUT:?}:\n{}", outcome(&mut self, status));
         }
         let status = self.child.wait().expect("it has ended");
         outcome(&mut self, status)

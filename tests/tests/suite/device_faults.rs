@@ -12,7 +12,7 @@ use niclab_spec::{ClusterFile, DeviceFaults, SimConfig, Source, Workload, Worklo
 const SEED: u64 = 11;
 const MESSAGES: u64 = 100;
 const SLICES: u32 = 256;
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 fn faults() -> DeviceFaults {
     DeviceFaults { stale: 0.1, short: 0.1, bad_status: 0.1, short_at: vec![50], ..DeviceFaults::default() }
@@ -38,13 +38,13 @@ fn live() -> Vec<DeviceFault> {
     let begin = Instant::now();
     for number in 0..MESSAGES {
         while !a.try_launch(&[number; 2], [number; 2], 0) {
-            assert!(begin.elapsed() < PATIENCE, "{:?}", a.status_line());
+            assert!(begin.elapsed() < TIMEOUT, "{:?}", a.status_line());
             std::thread::yield_now();
         }
         a.announce();
     }
     loop {
-        assert!(begin.elapsed() < PATIENCE, "{:?}", a.status_line());
+        assert!(begin.elapsed() < TIMEOUT, "{:?}", a.status_line());
         let Answer::Stats(mut stats) = answer(lab.daemon().shell(), &Request::Stats) else { continue };
         if stats.nodes[1].messages_received == MESSAGES {
             return std::mem::take(&mut stats.nodes[1].device_fault_log);

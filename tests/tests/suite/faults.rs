@@ -11,7 +11,7 @@ use niclab_spec::watch::{WatchRequest, WatchSubject};
 use niclab_spec::{ClusterFile, Faults, Function, SimConfig, Source, Workload, WorkloadKind};
 
 /// How long anything may take before the test fails.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 const SEED: u64 = 0x5eed;
 const FRAMES: usize = 300;
 
@@ -137,7 +137,7 @@ fn send_live(links: Links, frames: &[Vec<u8>]) -> Vec<Captured> {
     for (number, frame) in (1..).zip(frames) {
         assert!(from.send(frame).unwrap());
         while sent() < number {
-            assert!(begin.elapsed() < PATIENCE, "frame {number}");
+            assert!(begin.elapsed() < TIMEOUT, "frame {number}");
             std::thread::yield_now();
         }
     }

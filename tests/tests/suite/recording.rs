@@ -16,7 +16,7 @@ use niclab_spec::watch::{WatchRequest, WatchSubject};
 use niclab_spec::{ClusterFile, SimConfig, Source, Workload, WorkloadKind};
 
 /// How long anything may take before the test fails.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A sending port: rank and the card's number.
 type From = (u16, u16);
@@ -39,7 +39,7 @@ fn send(from: &mut GuestPort, to: &mut GuestPort, count: usize) {
                 to.announce();
             }
         }
-        assert!(begin.elapsed() < PATIENCE, "sent {sent}, received {received}");
+        assert!(begin.elapsed() < TIMEOUT, "sent {sent}, received {received}");
         std::thread::yield_now();
     }
 }

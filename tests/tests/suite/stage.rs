@@ -26,7 +26,7 @@ use niclab_workloads::{
     AtomicMemory, InTurn, Plan, PortPlan, Ports, Program, Script, Transport, Verifier, Workload as Programs,
 };
 
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 /// Buffers for interrupts.
 const EVENTS: u16 = 64;
 
@@ -252,7 +252,7 @@ impl<T: Card> Node<T> {
             if is_over {
                 break;
             }
-            assert!(begin.elapsed() < PATIENCE, "{} of {due} received", program.received());
+            assert!(begin.elapsed() < TIMEOUT, "{} of {due} received", program.received());
             dawdle(random);
         }
         assert!(program.is_done());

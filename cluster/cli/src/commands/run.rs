@@ -98,7 +98,7 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     let starting = plan.start.way.doing();
     eprintln!("niclab: {starting} {count} nodes ({}: {})", accelerator.name(), accelerator.reason);
     let begin = Instant::now();
-    let timeout = args.cluster.boot_timeout(count, plan.patience);
+    let timeout = args.cluster.boot_timeout(count, plan.timeout_factor);
     let mut running = RunningCluster::boot(plan, folder, timeout, &mut |node| {
         log::info!("{} is healthy", node.name);
     })?;

@@ -45,7 +45,7 @@ pub fn run(args: &UpArgs) -> Result<u8> {
     let mut plan = prepare::plan(&args.cluster, &cluster, &name, &root, args.cluster.offline)?;
     plan.on_node_exit = args.node_exit.over(cluster.on_node_exit);
     let (count, accelerator) = (plan.nodes.len(), plan.accelerator.clone());
-    let boot_timeout = args.cluster.boot_timeout(count, plan.patience);
+    let boot_timeout = args.cluster.boot_timeout(count, plan.timeout_factor);
     let starting = plan.start.way.doing();
     eprintln!("niclab: {starting} {count} nodes ({}: {})", accelerator.name(), accelerator.reason);
     let begin = Instant::now();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::{GOOD_DAEMON, PATIENCE, name, plan};
+use crate::support::{GOOD_DAEMON, TIMEOUT, name, plan};
 use niclab_agent::message::WINDOW_BYTES;
 use niclab_bench::baseline;
 use niclab_cluster::{
@@ -19,7 +19,7 @@ fn with_cluster(measure: impl FnOnce(&mut RunningCluster)) {
     let root = RuntimeRoot::at(folder.path().join("r")).unwrap();
     let claimed = root.claim(&name("c")).unwrap();
     let plan = plan(root.path(), "c", GOOD_DAEMON, &["busy", "good"]);
-    let mut cluster = RunningCluster::boot(plan, claimed, PATIENCE, &mut |_| {}).unwrap();
+    let mut cluster = RunningCluster::boot(plan, claimed, TIMEOUT, &mut |_| {}).unwrap();
     measure(&mut cluster);
     cluster.shut_down(false);
 }
@@ -32,11 +32,11 @@ fn on(rank: usize, command: &str) -> NodeCommand {
 #[test]
 fn outputs_are_what_was_printed_all_of_it() {
     with_cluster(|cluster| {
-        assert_eq!(command::run(cluster, &[on(1, "0")], PATIENCE).unwrap(), ["1 of 2\n"]);
+        assert_eq!(command::run(cluster, &[on(1, "0")], TIMEOUT).unwrap(), ["1 of 2\n"]);
         // More than may be on its way unacknowledged.
-        let outputs = command::run(cluster, &[on(1, "flood")], PATIENCE).unwrap();
+        let outputs = command::run(cluster, &[on(1, "flood")], TIMEOUT).unwrap();
         assert!(outputs[0].len() > WINDOW_BYTES as usize);
-        assert!(command::run(cluster, &[], PATIENCE).unwrap().is_empty());
+        assert!(command::run(cluster, &[], TIMEOUT).unwrap().is_empty());
     });
 }
 
@@ -44,7 +44,7 @@ fn outputs_are_what_was_printed_all_of_it() {
 fn a_command_that_fails_is_reported_at_once_with_its_words() {
     with_cluster(|cluster| {
         // The first node's never ends, and must not be waited for.
-        let error = command::run(cluster, &[on(0, "0"), on(1, "7")], PATIENCE).unwrap_err().to_string();
+        let error = command::run(cluster, &[on(0, "0"), on(1, "7")], TIMEOUT).unwrap_err().to_string();
         assert!(error.contains("`7` failed on node1 with code 7: oops"), "{error}");
     });
 }
@@ -52,7 +52,7 @@ fn a_command_that_fails_is_reported_at_once_with_its_words() {
 #[test]
 fn a_node_that_is_not_there_is_no_panic() {
     with_cluster(|cluster| {
-        let error = command::run(cluster, &[on(9, "0")], PATIENCE).unwrap_err().to_string();
+        let error = command::run(cluster, &[on(9, "0")], TIMEOUT).unwrap_err().to_string();
         assert!(error.contains("no such node"), "{error}");
     });
 }
@@ -64,7 +64,7 @@ fn time_out_and_signal_end_the_wait() {
         let error = command::run(cluster, &[on(0, "0")], limit).unwrap_err().to_string();
         assert!(error.contains("`0` was still running"), "{error}");
         cluster.sender().send(Event::Signal(2)).unwrap();
-        let error = command::run(cluster, &[on(0, "0")], PATIENCE).unwrap_err();
+        let error = command::run(cluster, &[on(0, "0")], TIMEOUT).unwrap_err();
         assert!(matches!(error.downcast_ref(), Some(Failure::Signal(2))), "{error}");
     });
 }

@@ -17,7 +17,7 @@ use niclab_cluster::{
 use niclab_spec::OnNodeExit;
 
 use crate::support::{
-    GOOD_DAEMON, OOPS, PATIENCE, TEMPLATES_CONSOLE, lives, name, plan, restored_plan, template_in,
+    GOOD_DAEMON, OOPS, TIMEOUT, TEMPLATES_CONSOLE, lives, name, plan, restored_plan, template_in,
 };
 
 struct Case {
@@ -57,7 +57,7 @@ impl Case {
 fn a_good_cluster_boots_and_leaves_nothing() {
     let shut_down = || {
         let case = Case::new();
-        let cluster = case.boot(GOOD_DAEMON, &["good", "good"], PATIENCE).unwrap();
+        let cluster = case.boot(GOOD_DAEMON, &["good", "good"], TIMEOUT).unwrap();
         let (guests, daemon) = cluster.pids();
         assert_eq!(cluster.agents().count(), 2);
         assert!(guests.iter().chain([&daemon]).all(|&pid| lives(pid)));
@@ -75,7 +75,7 @@ fn a_good_cluster_boots_and_leaves_nothing() {
 
 #[test]
 fn a_daemon_that_dies_at_once_is_reported_with_its_words() {
-    let text = Case::new().failure("echo no such profile >&2; exit 7", &["good"], PATIENCE);
+    let text = Case::new().failure("echo no such profile >&2; exit 7", &["good"], TIMEOUT);
     assert!(text.contains("daemon ended (exit code 7)") && text.contains("no such profile"), "{text}");
 }
 
@@ -85,31 +85,31 @@ fn a_daemon_that_cannot_start_is_named() {
     let folder = case.root.claim(&name("c")).unwrap();
     let mut plan = plan(case.root.path(), "c", GOOD_DAEMON, &["good"]);
     plan.daemon.program = "/no/such/daemon".into();
-    let failure = RunningCluster::boot(plan, folder, PATIENCE, &mut |_| {}).err().unwrap().to_string();
+    let failure = RunningCluster::boot(plan, folder, TIMEOUT, &mut |_| {}).err().unwrap().to_string();
     assert!(failure.contains("/no/such/daemon"), "{failure}");
     assert!(!case.root.folder(&name("c")).exists());
 }
 
 #[test]
 fn a_qemu_that_dies_is_reported_with_log_and_console() {
-    let text = Case::new().failure(GOOD_DAEMON, &["good", "dies"], PATIENCE);
+    let text = Case::new().failure(GOOD_DAEMON, &["good", "dies"], TIMEOUT);
     assert!(text.contains("QEMU of node1 ended (exit code 1)"), "{text}");
     assert!(text.contains("no such device") && text.contains("booting in mode dies"), "{text}");
 }
 
 #[test]
 fn a_guest_panic_is_reported_with_the_console() {
-    let text = Case::new().failure(GOOD_DAEMON, &["panics", "good"], PATIENCE);
+    let text = Case::new().failure(GOOD_DAEMON, &["panics", "good"], TIMEOUT);
     assert!(text.contains("kernel of node0 panicked") && text.contains("not syncing: test"), "{text}");
 }
 
 #[test]
 fn panics_of_both_nodes_are_reported_with_reason_and_trace() {
     let case = Case::new();
-    let mut cluster = case.boot(GOOD_DAEMON, &["good", "good"], PATIENCE).unwrap();
+    let mut cluster = case.boot(GOOD_DAEMON, &["good", "good"], TIMEOUT).unwrap();
     let panic = ["panic".to_owned()];
     let commands = [0, 1].map(|rank| NodeCommand { rank, argv: panic.to_vec() });
-    let error = command::run(&mut cluster, &commands, PATIENCE).unwrap_err();
+    let error = command::run(&mut cluster, &commands, TIMEOUT).unwrap_err();
     let failure = error.downcast::<Failure>().expect("a panic, not a lost connection");
     cluster.shut_down(false);
     let text = failure.to_string();
@@ -142,7 +142,7 @@ fn a_guest_that_never_answers_is_reported() {
 
 #[test]
 fn a_guest_that_does_not_become_a_node_is_reported() {
-    let text = Case::new().failure(GOOD_DAEMON, &["good", "refuses"], PATIENCE);
+    let text = Case::new().failure(GOOD_DAEMON, &["good", "refuses"], TIMEOUT);
     assert!(text.contains("node1: the guest's agent does not join the cluster: not me"), "{text}");
     Case::new().failure_at("node0 waits for it to become a node", &["loiters"]);
 }
@@ -154,7 +154,7 @@ fn restore(case: &Case, modes: &[&str], harm: impl FnOnce(&Path)) -> Result<Runn
     template_in(&template);
     let plan = restored_plan(case.root.path(), &template, modes);
     harm(&template);
-    let result = RunningCluster::boot(plan, folder, PATIENCE, &mut |_| {});
+    let result = RunningCluster::boot(plan, folder, TIMEOUT, &mut |_| {});
     result.map_err(|failure| {
         assert!(!case.root.folder(&name("c")).exists(), "the folder is left");
         failure.to_string()
@@ -208,10 +208,10 @@ fn kill(pid: u32) {
 #[test]
 fn a_daemon_killed_while_guests_run_ends_the_cluster() {
     let case = Case::new();
-    let mut cluster = case.boot(GOOD_DAEMON, &["good"], PATIENCE).unwrap();
+    let mut cluster = case.boot(GOOD_DAEMON, &["good"], TIMEOUT).unwrap();
     let (_, daemon) = cluster.pids();
     kill(daemon);
-    let failure = cluster.next_event(Instant::now() + PATIENCE).unwrap_err();
+    let failure = cluster.next_event(Instant::now() + TIMEOUT).unwrap_err();
     assert!(failure.to_string().contains("daemon ended (signal 9)"), "{failure}");
     cluster.shut_down(false);
 }
@@ -219,10 +219,10 @@ fn a_daemon_killed_while_guests_run_ends_the_cluster() {
 #[test]
 fn a_qemu_killed_while_it_runs_ends_the_cluster() {
     let case = Case::new();
-    let mut cluster = case.boot(GOOD_DAEMON, &["good", "good"], PATIENCE).unwrap();
+    let mut cluster = case.boot(GOOD_DAEMON, &["good", "good"], TIMEOUT).unwrap();
     let (guests, _) = cluster.pids();
     kill(guests[1]);
-    let failure = cluster.next_event(Instant::now() + PATIENCE).unwrap_err();
+    let failure = cluster.next_event(Instant::now() + TIMEOUT).unwrap_err();
     assert!(failure.to_string().contains("QEMU of node1 ended (signal 9)"), "{failure}");
     cluster.shut_down(false);
     assert!(!lives(guests[0]), "the other guest ends too");
@@ -233,7 +233,7 @@ fn keeping_going(case: &Case, daemon: &str, modes: &[&str]) -> Result<RunningClu
     let folder = case.root.claim(&name("c")).unwrap();
     let mut plan = plan(case.root.path(), "c", daemon, modes);
     plan.on_node_exit = OnNodeExit::Continue;
-    RunningCluster::boot(plan, folder, PATIENCE, &mut |_| {})
+    RunningCluster::boot(plan, folder, TIMEOUT, &mut |_| {})
 }
 
 fn end_reason(cluster: &RunningCluster, rank: usize) -> Option<&str> {
@@ -246,12 +246,12 @@ fn killed_qemu_leaves_the_others_until_the_last_one_ends() {
     let mut cluster = keeping_going(&case, GOOD_DAEMON, &["good", "good"]).unwrap();
     let (guests, _) = cluster.pids();
     kill(guests[1]);
-    let event = cluster.next_event(Instant::now() + PATIENCE).unwrap();
+    let event = cluster.next_event(Instant::now() + TIMEOUT).unwrap();
     assert!(matches!(&event, Some(Event::Ended(name)) if name == "node1"), "{event:?}");
     assert_eq!(end_reason(&cluster, 1), Some("QEMU of node1 ended (signal 9)"));
     assert!(lives(guests[0]) && end_reason(&cluster, 0).is_none());
     kill(guests[0]);
-    let failure = cluster.next_event(Instant::now() + PATIENCE).unwrap_err();
+    let failure = cluster.next_event(Instant::now() + TIMEOUT).unwrap_err();
     assert!(failure.to_string().contains("QEMU of node0 ended (signal 9)"), "{failure}");
     cluster.shut_down(false);
     assert!(!case.root.folder(&name("c")).exists());
@@ -262,7 +262,7 @@ fn node_that_panics_fails_its_command_and_no_other() {
     let case = Case::new();
     let mut cluster = keeping_going(&case, GOOD_DAEMON, &["good", "good", "good"]).unwrap();
     let on = |rank, word: &str| NodeCommand { rank, argv: vec![word.to_owned()] };
-    let error = command::run(&mut cluster, &[on(0, "0"), on(1, "panic")], PATIENCE).unwrap_err();
+    let error = command::run(&mut cluster, &[on(0, "0"), on(1, "panic")], TIMEOUT).unwrap_err();
     assert!(error.is::<CommandError>(), "{error}");
     let reason = "the kernel of node1 panicked: BUG: kernel NULL pointer dereference";
     assert!(
@@ -271,10 +271,10 @@ fn node_that_panics_fails_its_command_and_no_other() {
         cluster.ended_nodes()
     );
     assert!(cluster.ended_nodes()[&1].details.contains("own_write+0x4"));
-    let texts = command::run_on_all(&mut cluster, |rank, _| on(rank, "0"), PATIENCE).unwrap();
+    let texts = command::run_on_all(&mut cluster, |rank, _| on(rank, "0"), TIMEOUT).unwrap();
     assert_eq!(texts, [Some("0 of 3\n".to_owned()), None, Some("2 of 3\n".to_owned())]);
     // A second node ends for its own reason.
-    assert!(command::run(&mut cluster, &[on(2, "quit")], PATIENCE).is_err());
+    assert!(command::run(&mut cluster, &[on(2, "quit")], TIMEOUT).is_err());
     assert_eq!(end_reason(&cluster, 2), Some("node2 switched itself off or rebooted"));
     cluster.shut_down(false);
 }
@@ -286,7 +286,7 @@ fn cluster_ends_where_a_node_ends_in_the_boot_or_the_daemon_ends() {
     assert!(failure.to_string().contains("QEMU of node1 ended (exit code 1)"), "{failure}");
     let mut cluster = keeping_going(&case, GOOD_DAEMON, &["good", "good"]).unwrap();
     kill(cluster.pids().1);
-    let failure = cluster.next_event(Instant::now() + PATIENCE).unwrap_err();
+    let failure = cluster.next_event(Instant::now() + TIMEOUT).unwrap_err();
     assert!(failure.to_string().contains("daemon ended (signal 9)"), "{failure}");
     cluster.shut_down(false);
 }
@@ -294,9 +294,9 @@ fn cluster_ends_where_a_node_ends_in_the_boot_or_the_daemon_ends() {
 #[test]
 fn a_signal_ends_the_wait_at_every_stage() {
     let case = Case::new();
-    let mut cluster = case.boot(GOOD_DAEMON, &["good"], PATIENCE).unwrap();
+    let mut cluster = case.boot(GOOD_DAEMON, &["good"], TIMEOUT).unwrap();
     cluster.sender().send(Event::Signal(15)).unwrap();
-    let failure = cluster.next_event(Instant::now() + PATIENCE).unwrap_err();
+    let failure = cluster.next_event(Instant::now() + TIMEOUT).unwrap_err();
     assert!(matches!(failure, Failure::Signal(15)), "{failure}");
     cluster.shut_down(false);
 }

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use crate::support::{GOOD_DAEMON, PATIENCE, lives, plan, wait_for};
+use crate::support::{GOOD_DAEMON, TIMEOUT, lives, plan, wait_for};
 use niclab_agent::{Exec, Join, ToGuest, ToHost};
 use niclab_cluster::{
     host::runtime::RuntimeRoot,
@@ -91,7 +91,7 @@ impl Up {
     }
 
     fn new(modes: &[&str]) -> Self {
-        Self::begin(GOOD_DAEMON, modes, PATIENCE).until_up()
+        Self::begin(GOOD_DAEMON, modes, TIMEOUT).until_up()
     }
 
     /// A cluster whose nodes may end without the others.
@@ -101,7 +101,7 @@ impl Up {
             let plan = plan(root, "niclab", GOOD_DAEMON, modes);
             Plan { on_node_exit: OnNodeExit::Continue, ..plan }
         };
-        Self::begin_changed(program, &["supervise"], PATIENCE, plan).until_up()
+        Self::begin_changed(program, &["supervise"], TIMEOUT, plan).until_up()
     }
 
     fn until_up(self) -> Self {
@@ -334,7 +334,7 @@ fn a_name_can_be_up_once() {
     let order = Order {
         root: folder,
         plan: plan(&up.root, "niclab", GOOD_DAEMON, &["good"]),
-        boot_timeout: PATIENCE,
+        boot_timeout: TIMEOUT,
     };
     control::write_line(&mut second.stdin.take().unwrap(), &order).unwrap();
     let output = second.wait_with_output().unwrap();
@@ -411,7 +411,7 @@ fn a_boot_that_fails_is_told_and_leaves_nothing() {
 
 #[test]
 fn a_signal_while_it_boots_ends_everything() {
-    let mut up = Up::begin(GOOD_DAEMON, &["mute", "mute"], PATIENCE);
+    let mut up = Up::begin(GOOD_DAEMON, &["mute", "mute"], TIMEOUT);
     let processes = up.root.join("niclab/processes.json");
     let is_booting = |text: String| text.matches("pid").count() == 3;
     wait_for("the guests to be started", || fs::read_to_string(&processes).is_ok_and(is_booting));
@@ -432,7 +432,7 @@ fn a_signal_while_it_is_up_ends_everything() {
 
 #[test]
 fn a_cluster_is_not_left_up_if_whoever_ordered_it_died_meanwhile() {
-    let mut up = Up::begin(GOOD_DAEMON, &["mute"], PATIENCE);
+    let mut up = Up::begin(GOOD_DAEMON, &["mute"], TIMEOUT);
     let processes = up.root.join("niclab/processes.json");
     let is_booting = |text: String| text.matches("pid").count() == 2;
     wait_for("the guest to be started", || fs::read_to_string(&processes).is_ok_and(is_booting));
@@ -441,7 +441,7 @@ fn a_cluster_is_not_left_up_if_whoever_ordered_it_died_meanwhile() {
     assert!(!up.root.join("niclab").exists());
 
     // It died when the cluster was up, before it could tell anybody.
-    let mut up = Up::begin(GOOD_DAEMON, &["good"], PATIENCE);
+    let mut up = Up::begin(GOOD_DAEMON, &["good"], TIMEOUT);
     while up.next_progress() != Progress::Up {}
     let pids = up.pids();
     up.orderer.take();
@@ -454,7 +454,7 @@ const DEAF_DAEMON: &str = "trap '' TERM INT HUP; echo ready; exec sleep 100000";
 
 #[test]
 fn down_ends_a_daemon_that_hears_nothing() {
-    let mut up = Up::begin(DEAF_DAEMON, &["good", "good"], PATIENCE).until_up();
+    let mut up = Up::begin(DEAF_DAEMON, &["good", "good"], TIMEOUT).until_up();
     let pids = up.pids();
     let output = up.niclab(&["down"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
@@ -465,7 +465,7 @@ fn down_ends_a_daemon_that_hears_nothing() {
 
 #[test]
 fn a_daemon_that_hears_nothing_dies_with_its_owner() {
-    let mut up = Up::begin(DEAF_DAEMON, &["good"], PATIENCE).until_up();
+    let mut up = Up::begin(DEAF_DAEMON, &["good"], TIMEOUT).until_up();
     let pids = up.pids();
     up.signal(Signal::KILL);
     up.supervisor.wait().unwrap();
@@ -500,7 +500,7 @@ fn down_ends_a_supervisor_that_hangs_or_boots() {
     wait_for("all to be gone", || !pids.iter().any(|&pid| lives(pid)));
     assert!(!up.root.join("niclab").exists());
 
-    let mut up = Up::begin(GOOD_DAEMON, &["mute"], PATIENCE);
+    let mut up = Up::begin(GOOD_DAEMON, &["mute"], TIMEOUT);
     wait_for("the boot to begin", || up.root.join("niclab/plan.json").exists());
     let output = up.niclab(&["down"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
@@ -512,7 +512,7 @@ fn down_ends_a_supervisor_that_hangs_or_boots() {
 fn all_that_a_cluster_makes_is_private_whatever_the_mask() {
     let script = "umask 0; exec \"$0\" supervise";
     let begun =
-        Up::begin_by("sh", &["-c", script, env!("CARGO_BIN_EXE_niclab")], GOOD_DAEMON, &["good"], PATIENCE);
+        Up::begin_by("sh", &["-c", script, env!("CARGO_BIN_EXE_niclab")], GOOD_DAEMON, &["good"], TIMEOUT);
     let up = begun.until_up();
     let mut names = Vec::new();
     for entry in fs::read_dir(up.root.join("niclab")).unwrap().map(Result::unwrap) {

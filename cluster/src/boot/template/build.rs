@@ -104,7 +104,7 @@ struct Guest {
     memory: GuestMemory,
     memory_mib: u32,
     /// Times as long as usual.
-    patience: u32,
+    timeout_factor: u32,
 }
 
 impl Guest {
@@ -129,18 +129,18 @@ impl Guest {
         let qemu = Process::spawn("template", &plan, input, &[agents_end.as_fd(), controls_end.as_fd()])?;
         // QEMU's alone from now on, so that its end is seen.
         drop((agents_end, controls_end));
-        let deadline = Instant::now() + BOOT_TIMEOUT * recipe.patience;
+        let deadline = Instant::now() + BOOT_TIMEOUT * recipe.timeout_factor;
         let agent = AgentClient::over(agent, deadline).map_err(|error| {
             let words = [CONSOLE, LOG].map(|file| tail(&folder.join(file), TAIL_LINES)).join("\n");
             TemplateError::Guest { error, words }
         })?;
         let memory_mib = recipe.memory_mib;
-        Ok(Self { qemu, control, agent, memory, memory_mib, patience: recipe.patience })
+        Ok(Self { qemu, control, agent, memory, memory_mib, timeout_factor: recipe.timeout_factor })
     }
 
     fn save(self, folder: &Path) -> Result<(), TemplateError> {
         let limit = CLEAR_TIMEOUT + CLEAR_TIMEOUT_PER_MIB * self.memory_mib;
-        clear_free_memory(&self.agent, limit * self.patience)?;
+        clear_free_memory(&self.agent, limit * self.timeout_factor)?;
         let mut control = Qmp::over(self.control, SAVE_TIMEOUT)?;
         control.save(&folder.join(STATE), SAVE_TIMEOUT)?;
         // The guest is stopped, and nobody writes to its memory.

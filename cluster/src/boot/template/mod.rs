@@ -100,7 +100,7 @@ mod tests {
     fn recipe(script: &str) -> Recipe {
         let args = vec!["-c".to_owned(), script.to_owned()];
         Recipe {
-            patience: 1,
+            timeout_factor: 1,
             inputs: vec!["test".to_owned()],
             memory_mib: 1,
             has_share: false,

@@ -18,8 +18,8 @@ use parking_lot::{Condvar, Mutex};
 pub const MAX_CONNECTIONS: usize = 16;
 
 /// How long a new connection waits for a thread before it is refused. A thread that waits for the world's lock gives up
-/// within [`niclab_spec::monitor::LOCK_PATIENCE`].
-const THREAD_PATIENCE: Duration = Duration::from_secs(5);
+/// within [`niclab_spec::monitor::LOCK_TIMEOUT`].
+const THREAD_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Most of them that watch. They are never hung up on for another's sake, so some places are kept for questions.
 pub const MAX_WATCHES: usize = 8;
@@ -60,7 +60,7 @@ impl Connections {
         self.thread_ended.wait_while_for(
             &mut threads,
             |threads| *threads >= MAX_CONNECTIONS,
-            THREAD_PATIENCE,
+            THREAD_TIMEOUT,
         );
         if *threads >= MAX_CONNECTIONS {
             return None;

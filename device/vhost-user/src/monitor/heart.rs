@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use niclab_spec::monitor::{Heartbeat, LOCK_PATIENCE, STATS_VERSION, Stuck};
+use niclab_spec::monitor::{Heartbeat, LOCK_TIMEOUT, STATS_VERSION, Stuck};
 use parking_lot::Mutex;
 
 use crate::shell::Shell;
@@ -11,21 +11,21 @@ use crate::shell::world::World;
 /// Takes the world's lock for the monitor, which answers though nobody gives it back.
 #[derive(Debug)]
 pub struct Heart {
-    patience: Duration,
+    timeout: Duration,
     /// When the first request began that did not get the lock, if none got it since.
     stuck_since: Mutex<Option<Instant>>,
 }
 
 impl Default for Heart {
     fn default() -> Self {
-        Self::new(LOCK_PATIENCE)
+        Self::new(LOCK_TIMEOUT)
     }
 }
 
 impl Heart {
     /// Waits for the lock so long and no longer.
-    pub const fn new(patience: Duration) -> Self {
-        Self { patience, stuck_since: Mutex::new(None) }
+    pub const fn new(timeout: Duration) -> Self {
+        Self { timeout, stuck_since: Mutex::new(None) }
     }
 
     /// The world.
@@ -34,7 +34,7 @@ impl Heart {
     /// [`Stuck`] when somebody else keeps it.
     pub fn world<'a>(&self, shell: &'a Shell) -> Result<World<'a>, Stuck> {
         let begin = Instant::now();
-        let world = shell.try_world(self.patience);
+        let world = shell.try_world(self.timeout);
         let mut stuck_since = self.stuck_since.lock();
         if let Some(world) = world {
             *stuck_since = None;

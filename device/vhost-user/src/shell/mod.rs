@@ -46,7 +46,7 @@ use parking_lot::{Condvar, Mutex};
 use self::adversary::Tick;
 use self::quiet::Quiet;
 use self::rules::book::{Alarm, Book};
-use self::adversarial::patience::Patience;
+use self::adversarial::deferred::DeferredTimer;
 use self::wait::Policy;
 use self::world::World;
 use self::world::cluster::Cluster;
@@ -83,7 +83,7 @@ pub struct Shell {
     nodes: Vec<NodeInfo>,
     connected: Mutex<Vec<Connected>>,
     quiet: Quiet,
-    patience: Patience,
+    deferred_timer: DeferredTimer,
     /// How long the last program took, in model time, since it was given to cards.
     loaded: Mutex<Option<Span>>,
     loaded_now: Condvar,
@@ -112,7 +112,7 @@ impl Shell {
             nodes,
             connected,
             quiet,
-            patience: Patience::default(),
+            deferred_timer: DeferredTimer::default(),
             loaded: Mutex::new(None),
             loaded_now: Condvar::new(),
             watchers: Watchers::default(),
@@ -163,8 +163,8 @@ impl Shell {
     }
 
     /// The world, if it is to be had within so long. Whoever must answer though the world is stuck asks so.
-    pub fn try_world(&self, patience: Duration) -> Option<World<'_>> {
-        self.cluster.try_world(patience)
+    pub fn try_world(&self, timeout: Duration) -> Option<World<'_>> {
+        self.cluster.try_world(timeout)
     }
 
     /// Something was done in the world: if anybody launched, released, sent or received, model time is not to pass by
@@ -272,8 +272,8 @@ impl Shell {
     }
 
     /// How what adversarial cards keep back comes while nobody does anything.
-    pub const fn patience(&self) -> &Patience {
-        &self.patience
+    pub const fn deferred_timer(&self) -> &DeferredTimer {
+        &self.deferred_timer
     }
 
     /// The connections over which somebody watches.

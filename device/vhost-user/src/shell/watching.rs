@@ -6,7 +6,7 @@ use niclab_model::fabric::take_stages;
 use niclab_model::platform::ledger::Ledger;
 use niclab_model::time::Time;
 use niclab_observe::timeline::Owner;
-use niclab_spec::monitor::LOCK_PATIENCE;
+use niclab_spec::monitor::LOCK_TIMEOUT;
 use niclab_spec::watch::{WatchRequest, WatchSubject};
 
 use super::Shell;
@@ -30,7 +30,7 @@ impl Shell {
         if !links.is_empty() && *subject != WatchSubject::Capture {
             return Err(WatchError::NotOfLinks);
         }
-        let mut world = self.try_world(LOCK_PATIENCE).ok_or(WatchError::Stuck)?;
+        let mut world = self.try_world(LOCK_TIMEOUT).ok_or(WatchError::Stuck)?;
         let subject = match subject {
             WatchSubject::Trace => Subject::Trace,
             WatchSubject::Capture => self.capture(links)?,

@@ -10,7 +10,7 @@ use niclab_device::shell::world::deadlines::Standing;
 use niclab_spec::monitor::{Answer, Request};
 use niclab_spec::{Faults, NicConfig, NicModel};
 
-use crate::common::{PATIENCE, frame, lab_with, pair, until};
+use crate::common::{TIMEOUT, frame, lab_with, pair, until};
 
 const SLICES: u32 = 64;
 
@@ -35,7 +35,7 @@ fn arrives_amid_others(lab: &Lab, receiver: &mut GuestPort) {
         if let Some(message) = receiver.try_receive() {
             break message;
         }
-        assert!(begin.elapsed() < PATIENCE, "held up by {messages} messages of others");
+        assert!(begin.elapsed() < TIMEOUT, "held up by {messages} messages of others");
         // One at a time, so that none of these ever waits for a deadline itself.
         messages += 1;
         assert!(a.try_launch(&[messages], [messages, 7], 0));

@@ -1,7 +1,7 @@
 //! The Ethernet function through its sockets: frames, offloads, backlog, faults.
 
 use crate::common::tcp::{long_offload, tcp};
-use crate::common::{PATIENCE, frame, lab, pair, stats, until, violations};
+use crate::common::{TIMEOUT, frame, lab, pair, stats, until, violations};
 use niclab_device::ethernet::Negotiated;
 use niclab_device::ethernet::header::{Checksum, Family, Offload, Segmentation};
 use niclab_device::frontend::EthernetGuest;
@@ -19,11 +19,11 @@ fn frames_reach_their_address_and_broadcasts_everybody_else() {
     let mut guests: Vec<EthernetGuest> = (0..3).map(|node| lab.ethernet(node, MERGEABLE).unwrap()).collect();
     let unicast = frame(lab.mac(0), lab.mac(2), 60);
     assert!(guests[0].send(&unicast).unwrap());
-    assert_eq!(guests[2].receive(PATIENCE).unwrap(), (Offload::default(), unicast));
+    assert_eq!(guests[2].receive(TIMEOUT).unwrap(), (Offload::default(), unicast));
     let broadcast = frame(lab.mac(0), [0xff; 6], 1514);
     assert!(guests[0].send(&broadcast).unwrap());
-    assert_eq!(guests[1].receive(PATIENCE).unwrap().1, broadcast, "and nothing before it");
-    assert_eq!(guests[2].receive(PATIENCE).unwrap().1, broadcast);
+    assert_eq!(guests[1].receive(TIMEOUT).unwrap().1, broadcast, "and nothing before it");
+    assert_eq!(guests[2].receive(TIMEOUT).unwrap().1, broadcast);
     assert!(guests[0].try_receive().unwrap().is_none());
 }
 
@@ -35,7 +35,7 @@ fn offloads_pass_where_both_ends_take_them_over() {
     let (long, checksum) = tcp(lab.mac(0), lab.mac(1), 20_000);
     assert!(from.queue(&long_offload(checksum), &long).unwrap());
     from.flush().unwrap();
-    assert_eq!(to.receive(PATIENCE).unwrap(), (long_offload(checksum), long));
+    assert_eq!(to.receive(TIMEOUT).unwrap(), (long_offload(checksum), long));
     // The wire saw 15 frames: 14 of 1400 bytes and one of 400.
     let world = lab.daemon().shell().world();
     let counters = *world.nodes[0].port.counters();
@@ -63,7 +63,7 @@ fn vlan_tags_do_not_count_towards_the_mtu() {
                 until("room to send", || from.send(&sent).unwrap());
             }
             let expected = tagged(frame(lab.mac(0), lab.mac(1), longest - 4 * tags.len()), tags);
-            assert_eq!(to.receive(PATIENCE).unwrap().1, expected);
+            assert_eq!(to.receive(TIMEOUT).unwrap().1, expected);
         }
         until("four frames are too long", || stats(&lab, 0).link_events.get("dropped_long") == Some(&4));
         assert!(to.try_receive().unwrap().is_none());
@@ -83,7 +83,7 @@ fn long_frames_with_a_vlan_tag_are_cut_into_full_frames() {
     };
     assert!(from.queue(&offload, &long).unwrap());
     from.flush().unwrap();
-    assert_eq!(to.receive(PATIENCE).unwrap(), (offload, long));
+    assert_eq!(to.receive(TIMEOUT).unwrap(), (offload, long));
     // 13 segments of 1,518 bytes and one of 1,078: headers with a tag are 58 bytes.
     let counters = *lab.daemon().shell().world().nodes[0].port.counters();
     assert_eq!((counters.frames_in, counters.bytes_in, counters.dropped_long), (14, 14 * 58 + 20_000, 0));
@@ -96,7 +96,7 @@ fn each_frame_doorbell_and_interrupt_is_priced_once() {
     for index in 0..20 {
         let (from, to) = (index % 2, (index + 1) % 2);
         assert!(guests[from].send(&frame(lab.mac(from), lab.mac(to), 60 + 70 * index)).unwrap());
-        guests[to].receive(PATIENCE).unwrap();
+        guests[to].receive(TIMEOUT).unwrap();
     }
     // Nobody is connected there: no host, no price.
     assert!(guests[0].send(&frame(lab.mac(0), lab.mac(2), 60)).unwrap());
@@ -135,7 +135,7 @@ fn waited_ps(with_frames: bool) -> u64 {
     for index in 0..MESSAGES {
         if with_frames {
             assert!(sender.send(&frame(lab.mac(0), lab.mac(1), 1514)).unwrap());
-            receiver.receive(PATIENCE).unwrap();
+            receiver.receive(TIMEOUT).unwrap();
         }
         for (from, to) in [(0, 1), (1, 0)] {
             assert!(ports[from].try_launch(&[index], [index, 0], 0));
@@ -169,7 +169,7 @@ fn a_plain_receiver_gets_segments_with_checksums() {
     from.flush().unwrap();
     let mut payload = Vec::new();
     for bytes in [1400, 1400, 1400, 800] {
-        let (offload, segment) = to.receive(PATIENCE).unwrap();
+        let (offload, segment) = to.receive(TIMEOUT).unwrap();
         assert_eq!((offload, segment.len()), (Offload::default(), 54 + bytes));
         payload.extend_from_slice(&segment[54..]);
     }
@@ -188,7 +188,7 @@ fn frames_wait_for_buffers_and_the_wait_is_bounded() {
         until("room to send", || from.send(&bytes).unwrap());
     }
     for index in 0..600_u32 {
-        let (_, bytes) = to.receive(PATIENCE).unwrap();
+        let (_, bytes) = to.receive(TIMEOUT).unwrap();
         assert_eq!(bytes[14..18], index.to_le_bytes());
     }
     for _ in 0..4_000 {
@@ -212,13 +212,13 @@ fn faults_show_and_end() {
     set(niclab_spec::Faults { reorder: 1.0, ..Default::default() });
     // Nothing overtakes it: it arrives when the fabric was quiet.
     from.send(&frame(lab.mac(0), lab.mac(1), 61)).unwrap();
-    assert_eq!(to.receive(PATIENCE).unwrap().1.len(), 61);
+    assert_eq!(to.receive(TIMEOUT).unwrap().1.len(), 61);
     set(niclab_spec::Faults { corrupt: 1.0, ..Default::default() });
     from.send(&frame(lab.mac(0), lab.mac(1), 62)).unwrap();
     until("the frame is damaged", || stats(&lab, 1).ethernet.dropped_frames == 1);
     set(niclab_spec::Faults { duplicate: 1.0, ..Default::default() });
     from.send(&frame(lab.mac(0), lab.mac(1), 63)).unwrap();
-    assert_eq!(to.receive(PATIENCE).unwrap().1, to.receive(PATIENCE).unwrap().1);
+    assert_eq!(to.receive(TIMEOUT).unwrap().1, to.receive(TIMEOUT).unwrap().1);
 }
 
 #[test]
@@ -274,6 +274,6 @@ fn nobody_sends_in_the_name_of_a_port() {
         until("room to send", || from.send(&forged).unwrap());
     }
     until("room to send", || from.send(&frame(lab.mac(0), lab.mac(1), 70)).unwrap());
-    assert_eq!(to.receive(PATIENCE).unwrap().1.len(), 70);
+    assert_eq!(to.receive(TIMEOUT).unwrap().1.len(), 70);
     assert_eq!(violations(&lab, 0)["ethernet_forged_cluster_frame"], 256);
 }

@@ -168,7 +168,7 @@ fn ethernet_memory_cut_short() {
     let mut again = scene.daemon.ethernet(0);
     let sound = frame(scene.daemon.mac(0), scene.daemon.mac(1), 80);
     again.send(&sound).unwrap();
-    assert_eq!(other.receive(crate::common::PATIENCE).unwrap().1, sound);
+    assert_eq!(other.receive(crate::common::TIMEOUT).unwrap().1, sound);
 }
 
 #[test]
@@ -292,7 +292,7 @@ fn kicks_replaced_while_they_are_signalled() {
 
 /// Whether nothing comes any more.
 fn is_hung_up(mut stream: &UnixStream) -> bool {
-    stream.set_read_timeout(Some(crate::common::PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(crate::common::TIMEOUT)).unwrap();
     // Reset, where something was left unread on the other side.
     stream
         .read(&mut [0; 1])
@@ -302,7 +302,7 @@ fn is_hung_up(mut stream: &UnixStream) -> bool {
 /// A front end that has asked what is offered, and the answer.
 fn offered(socket: PathBuf, request: FrontendReq) -> (UnixStream, u64) {
     let stream = UnixStream::connect(socket).unwrap();
-    stream.set_read_timeout(Some(crate::common::PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(crate::common::TIMEOUT)).unwrap();
     send(&stream, FrontendReq::SET_OWNER, 0, &[], &[]);
     send(&stream, request, 0, &[], &[]);
     let word = answer(&stream);
@@ -411,7 +411,7 @@ fn protocol_features_that_were_not_offered_unlock_nothing() {
 /// Has the device ask over another channel for its BAR to be mapped, and takes the request without an answer.
 fn take_mapping_request(guest: &ClusterGuest) -> UnixStream {
     let (mut mute, theirs) = UnixStream::pair().unwrap();
-    mute.set_read_timeout(Some(crate::common::PATIENCE)).unwrap();
+    mute.set_read_timeout(Some(crate::common::TIMEOUT)).unwrap();
     {
         let connection = guest.connection();
         let features = connection.features().to_ne_bytes();

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use crate::common::{PATIENCE, Stop, frame, lab, pair, stats, stream, until, violations};
+use crate::common::{TIMEOUT, Stop, frame, lab, pair, stats, stream, until, violations};
 use niclab_abi::ToBytes;
 use niclab_abi::bar::{CODE_RESERVED, WINDOW_REQUESTER, launch_word};
 use niclab_abi::control::{
@@ -341,7 +341,7 @@ fn ethernet_chains_of_all_bad_kinds() {
     }
     let sound = frame(lab.mac(1), lab.mac(2), 80);
     others[0].send(&sound).unwrap();
-    assert_eq!(others[1].receive(PATIENCE).unwrap().1, sound);
+    assert_eq!(others[1].receive(TIMEOUT).unwrap().1, sound);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::common::station::Station;
-use crate::common::{PATIENCE, frame, lab, until, violations};
+use crate::common::{TIMEOUT, frame, lab, until, violations};
 use niclab_device::ethernet::header::{Checksum, Family, HEADER_BYTES, Offload, Segmentation};
 use niclab_device::ethernet::{Negotiated, QUEUE_RECEIVE, QUEUE_TRANSMIT};
 use niclab_device::frontend::{Connection, DriverRing, GuestMemory};
@@ -31,7 +31,7 @@ fn a_receive_queue_with_less_room_than_the_next_frame() {
     assert_bystander_is_answered(&lab, 2);
     // And all of them arrive once the guest goes on.
     for frame in &frames {
-        assert_eq!(&receiver.receive(PATIENCE).unwrap().1, frame);
+        assert_eq!(&receiver.receive(TIMEOUT).unwrap().1, frame);
     }
     assert_eq!(violations(&lab, 0).get("ethernet_receive_queue_small"), None);
 }
@@ -46,7 +46,7 @@ fn a_frame_for_which_no_receive_queue_will_ever_have_room() {
     assert_bystander_is_answered(&lab, 2);
     let fits = frame(lab.mac(1), lab.mac(0), 500);
     sender.send(&fits).unwrap();
-    assert_eq!(receiver.receive(PATIENCE).unwrap().1, fits);
+    assert_eq!(receiver.receive(TIMEOUT).unwrap().1, fits);
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn long_frames_in_more_segments_than_a_frame_may_have() {
     until("all three", || violations(&lab, 0).get("ethernet_segments") == Some(&3));
     assert!(hostile.queue(&segments_of(1_000), &long).unwrap());
     hostile.flush().unwrap();
-    let (_, first) = other.receive(PATIENCE).unwrap();
+    let (_, first) = other.receive(TIMEOUT).unwrap();
     assert_eq!(first.len(), 34 + 20 + 1_000);
 }
 
@@ -82,7 +82,7 @@ fn a_doorbell_that_says_it_was_rung_more_often_than_can_be() {
     let mut other = lab.ethernet(1, 0).unwrap();
     let sound = frame(lab.mac(0), lab.mac(1), 80);
     hostile.send(&sound).unwrap();
-    assert_eq!(other.receive(PATIENCE).unwrap().1, sound);
+    assert_eq!(other.receive(TIMEOUT).unwrap().1, sound);
     assert_bystander_is_answered(&lab, 1);
 }
 

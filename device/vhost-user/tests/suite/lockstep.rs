@@ -11,7 +11,7 @@ use niclab_port::atomic::{load, store};
 use niclab_port::{Turn, Turns};
 
 use crate::common::station::Station;
-use crate::common::{PATIENCE, frame, lab, lab_with, pair, stats, stream, until};
+use crate::common::{TIMEOUT, frame, lab, lab_with, pair, stats, stream, until};
 
 fn in_lockstep(nodes: u16) -> Lab {
     lab_with(nodes, |config| config.lockstep = true)
@@ -157,7 +157,7 @@ fn whoever_does_much_in_one_turn_has_it_all_done_in_order() {
     let begin = std::time::Instant::now();
     let mut received = 0;
     while received < count {
-        assert!(begin.elapsed() < PATIENCE);
+        assert!(begin.elapsed() < TIMEOUT);
         if let Some(Turn::Now { .. }) = b.turns.poll(completer(&b.port)) {
             let message = b.port.try_receive();
             assert!(message.as_ref().is_none_or(|message| message.tag()[0] == received));
@@ -190,7 +190,7 @@ fn ordinary_frames_come_while_a_program_has_its_turn_and_are_answered_when_it_is
     a.end(false);
     b.idle();
     a.idle();
-    assert_eq!(guest.receive(PATIENCE).unwrap().1[..12], [lab.mac(0), Station::mac(1)].concat());
+    assert_eq!(guest.receive(TIMEOUT).unwrap().1[..12], [lab.mac(0), Station::mac(1)].concat());
     // An answer to all, which the function beside the station hears as well.
     let mut other = lab.ethernet(1, 0).unwrap();
     a.begin();
@@ -202,7 +202,7 @@ fn ordinary_frames_come_while_a_program_has_its_turn_and_are_answered_when_it_is
     b.idle();
     a.idle();
     for guest in [&mut guest, &mut other] {
-        assert_eq!(guest.receive(PATIENCE).unwrap().1[..12], [[0xff; 6], Station::mac(1)].concat());
+        assert_eq!(guest.receive(TIMEOUT).unwrap().1[..12], [[0xff; 6], Station::mac(1)].concat());
     }
     // However long the turn is, what waits for its end is bounded.
     a.begin();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::common::{PATIENCE, Stop, lab_with, stats, until, violations};
+use crate::common::{TIMEOUT, Stop, lab_with, stats, until, violations};
 use niclab_abi::control::{STATUS_BAD_ADDRESS, STATUS_BAD_PORT, STATUS_BAD_VALUE, STATUS_NOT_FOUND};
 use niclab_abi::region::{Extent, MAX_EXTENTS, OP_REGION_OPEN, RegionOpen};
 use niclab_device::frontend::lists::ListPort;
@@ -474,7 +474,7 @@ proptest! {
             let begin = std::time::Instant::now();
             while scene.hostile.port.port_mut().try_command(code, &words).is_none() {
                 while scene.hostile.port.try_event().is_some() {}
-                assert!(begin.elapsed() < PATIENCE, "commands are taken no more");
+                assert!(begin.elapsed() < TIMEOUT, "commands are taken no more");
             }
             scene.hostile.port.announce();
             while scene.hostile.port.try_event().is_some() {}

@@ -6,13 +6,13 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use crate::common::process::Process;
-use crate::common::{PATIENCE, lab, until};
+use crate::common::{TIMEOUT, lab, until};
 use niclab_device::lab::Lab;
 use niclab_device::monitor::answer_by;
 use niclab_device::monitor::connections::{MAX_CONNECTIONS, MAX_WATCHES};
 use niclab_device::monitor::heart::Heart;
 use niclab_device::watch::WatchError;
-use niclab_spec::monitor::{Answer, LOCK_PATIENCE, Request, STATS_VERSION};
+use niclab_spec::monitor::{Answer, LOCK_TIMEOUT, Request, STATS_VERSION};
 use niclab_spec::{DeviceFaults, DeviceFaultsChange, Faults, FaultsChange, WatchRequest, WatchSubject};
 
 struct Client(BufReader<UnixStream>);
@@ -20,7 +20,7 @@ struct Client(BufReader<UnixStream>);
 impl Client {
     fn silent(lab: &Lab) -> Self {
         let stream = UnixStream::connect(&lab.config().monitor_socket).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         Self(BufReader::new(stream))
     }
 
@@ -89,7 +89,7 @@ fn a_world_whose_lock_is_kept_is_told_and_for_how_long() {
     }
     // Over the socket, with the patience that it has.
     match Client::silent(&lab).ask(&Request::Heartbeat) {
-        Answer::Stuck(stuck) => assert!(u128::from(stuck.wall_held_ms) >= LOCK_PATIENCE.as_millis()),
+        Answer::Stuck(stuck) => assert!(u128::from(stuck.wall_held_ms) >= LOCK_TIMEOUT.as_millis()),
         other => panic!("{other:?}"),
     }
     let Request::Watch(request) = watch() else { unreachable!() };

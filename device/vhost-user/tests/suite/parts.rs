@@ -1,7 +1,7 @@
 //! Nodes behind locks of their own: what is done in parts of them is what is done with all of them, and nothing is
 //! lost, done twice or waited for in a circle where parts meet.
 
-use crate::common::{PATIENCE, Stop, lab_with, until};
+use crate::common::{TIMEOUT, Stop, lab_with, until};
 use niclab_abi::bar::SLOTS;
 use niclab_abi::config::FEATURE_SLICES;
 use niclab_device::frontend::{ClusterGuest, GuestPort};
@@ -206,7 +206,7 @@ fn run_ring(lab: &Lab, guests: &[Arc<ClusterGuest>], count: u64, also: impl Fn()
                             was_done = true;
                             finished.fetch_add(1, Ordering::Relaxed);
                         }
-                        assert!(begin.elapsed() < PATIENCE, "node {node} waits for ever");
+                        assert!(begin.elapsed() < TIMEOUT, "node {node} waits for ever");
                         std::thread::yield_now();
                     }
                 })
@@ -269,7 +269,7 @@ fn pairs_that_have_nothing_to_do_with_one_another_need_nobody_else() {
                         shell.poll_once(way.nodes[0]);
                         way.receive(1);
                         shell.poll_once(way.nodes[1]);
-                        assert!(begin.elapsed() < PATIENCE);
+                        assert!(begin.elapsed() < TIMEOUT);
                     }
                 });
             }

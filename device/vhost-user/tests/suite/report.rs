@@ -1,6 +1,6 @@
 //! What the daemon counts for a report: counters of a part of a run, latencies, ledgers, pages, exactness.
 
-use crate::common::{PATIENCE, frame, lab, pair, stats, stream, until};
+use crate::common::{TIMEOUT, frame, lab, pair, stats, stream, until};
 use niclab_abi::bar::CODE_INTERRUPT;
 use niclab_device::lab::Lab;
 use niclab_device::monitor::answer;
@@ -99,7 +99,7 @@ fn ordinary_frames_have_a_ledger_of_their_own() {
     let before = ask(&lab, &Request::BeginMeasurement);
     for _ in 0..3 {
         assert!(from.send(&frame(lab.mac(0), lab.mac(1), 1000)).unwrap());
-        to.receive(PATIENCE).unwrap();
+        to.receive(TIMEOUT).unwrap();
     }
     let since = ask(&lab, &Request::Stats).since(&before);
     let [sender, receiver] = since.nodes.as_slice() else { panic!("{since:?}") };

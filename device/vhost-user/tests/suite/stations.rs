@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use crate::common::station::{PERIPHERAL, Station, Wire, send};
 use crate::common::tcp::{long_offload, tcp};
-use crate::common::{PATIENCE, frame, lab, lab_with, stats, until};
+use crate::common::{TIMEOUT, frame, lab, lab_with, stats, until};
 
 const MERGEABLE: u64 = 1 << 15;
 
@@ -41,18 +41,18 @@ fn what_a_station_sends_reaches_functions_and_stations_by_their_addresses() {
     let me = Station::mac(0);
     let to_host = frame(me, lab.mac(1), 60);
     send(&lab, &wires[0], &to_host);
-    assert_eq!(guests[1].receive(PATIENCE).unwrap(), (Offload::default(), to_host));
+    assert_eq!(guests[1].receive(TIMEOUT).unwrap(), (Offload::default(), to_host));
     let to_station = frame(me, Station::mac(1), 1_000);
     send(&lab, &wires[0], &to_station);
     assert_eq!(heard(&wires[1]), std::slice::from_ref(&to_station));
     // To itself through the switch, and to the function beside it.
     let to_own_host = frame(me, lab.mac(0), 62);
     send(&lab, &wires[0], &to_own_host);
-    assert_eq!(guests[0].receive(PATIENCE).unwrap().1, to_own_host);
+    assert_eq!(guests[0].receive(TIMEOUT).unwrap().1, to_own_host);
     let to_all = frame(me, BROADCAST, 64);
     send(&lab, &wires[0], &to_all);
     for guest in &mut guests {
-        assert_eq!(guest.receive(PATIENCE).unwrap().1, to_all, "and nothing before it");
+        assert_eq!(guest.receive(TIMEOUT).unwrap().1, to_all, "and nothing before it");
     }
     assert_eq!(heard(&wires[1]), [to_station, to_all]);
     assert!(heard(&wires[0]).is_empty(), "it does not hear itself");
@@ -90,7 +90,7 @@ fn ordinary_frames_of_a_card_that_faults_befall_are_dropped_duplicated_and_put_o
     let twice = frame(Station::mac(0), BROADCAST, 62);
     send(&lab, &wires[0], &twice);
     for _ in 0..2 {
-        assert_eq!(guests[1].receive(PATIENCE).unwrap().1, twice);
+        assert_eq!(guests[1].receive(TIMEOUT).unwrap().1, twice);
     }
     assert_eq!(heard(&wires[1]), [twice.clone(), twice]);
     set_faults(&lab, 1, Faults { reorder: 1.0, ..Faults::default() });
@@ -99,7 +99,7 @@ fn ordinary_frames_of_a_card_that_faults_befall_are_dropped_duplicated_and_put_o
         // Nothing overtakes either: they are there when the fabric was quiet.
         assert!(guests[0].send(&frame(lab.mac(0), destination, 64)).unwrap());
     }
-    assert_eq!(guests[1].receive(PATIENCE).unwrap().1.len(), 64);
+    assert_eq!(guests[1].receive(TIMEOUT).unwrap().1.len(), 64);
     until("the frame that was put off", || heard(&wires[1]).len() == 1);
 }
 
@@ -118,7 +118,7 @@ fn what_guests_send_to_stations_is_whole_and_what_they_send_to_all_stays_in_thei
     let to_all = frame(lab.mac(0), BROADCAST, 104);
     assert!(guests[0].send(&to_all).unwrap());
     for guest in &mut guests[1..] {
-        assert_eq!(guest.receive(PATIENCE).unwrap().1, to_all, "and nothing before it");
+        assert_eq!(guest.receive(TIMEOUT).unwrap().1, to_all, "and nothing before it");
     }
     until("both stations", || wires.iter().all(|wire| heard(wire).last() == Some(&to_all)));
     assert!(guests[0].try_receive().unwrap().is_none());
@@ -149,7 +149,7 @@ fn what_guests_send_to_stations_is_whole_and_what_they_send_to_all_stays_in_thei
     let (long, checksum) = tcp(lab.mac(0), lab.mac(1), 5_000);
     assert!(guests[0].queue(&long_offload(checksum), &long).unwrap());
     guests[0].flush().unwrap();
-    assert_eq!(guests[1].receive(PATIENCE).unwrap(), (long_offload(checksum), long));
+    assert_eq!(guests[1].receive(TIMEOUT).unwrap(), (long_offload(checksum), long));
 }
 
 /// The ones' complement sum of TCP's pseudo header, header and payload, which is all ones where the checksum is right.
@@ -253,5 +253,5 @@ fn stations_of_a_cluster_in_lockstep_that_runs_freely_yet() {
     let to_all = frame(lab.mac(0), BROADCAST, 80);
     assert!(guests[0].send(&to_all).unwrap());
     until("both stations", || wires.iter().all(|wire| heard(wire) == [to_all.clone()]));
-    assert_eq!(guests[1].receive(PATIENCE).unwrap().1, to_all);
+    assert_eq!(guests[1].receive(TIMEOUT).unwrap().1, to_all);
 }

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use crate::common::station::{PERIPHERAL, Station, send};
-use crate::common::{PATIENCE, frame, lab, lab_with, pair, stats, stream, until};
+use crate::common::{TIMEOUT, frame, lab, lab_with, pair, stats, stream, until};
 use niclab_device::ethernet::Negotiated;
 use niclab_device::ethernet::header::{Checksum, Family, Offload, Segmentation};
 use niclab_device::frontend::ClusterGuest;
@@ -27,7 +27,7 @@ pub struct Watching(BufReader<UnixStream>);
 impl Watching {
     fn ask(lab: &Lab, request: WatchRequest) -> (Self, Answer) {
         let stream = UnixStream::connect(&lab.config().monitor_socket).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         let line = serde_json::to_string(&Request::Watch(request)).unwrap() + "\n";
         (&stream).write_all(line.as_bytes()).unwrap();
         let mut watching = Self(BufReader::new(stream));
@@ -145,7 +145,7 @@ fn a_trace_sums_to_the_ledgers_of_both_functions() {
     stream(&mut b, &mut a, 100);
     for _ in 0..5 {
         assert!(ethernet[0].send(&frame(lab.mac(0), lab.mac(1), 1000)).unwrap());
-        ethernet[1].receive(PATIENCE).unwrap();
+        ethernet[1].receive(TIMEOUT).unwrap();
     }
     settle(&guests);
     until_ethernet_is_quiet(&lab);
@@ -285,7 +285,7 @@ fn ordinary_frames_are_captured_as_the_wire_sees_them() {
     let watching = Watching::begin(&lab, WatchSubject::Capture, &["node1"], None);
     let short = frame(lab.mac(0), lab.mac(1), 77);
     assert!(from.send(&short).unwrap());
-    to.receive(PATIENCE).unwrap();
+    to.receive(TIMEOUT).unwrap();
     // A long TCP frame passes in one piece; the wire sees three, each with its checksum.
     let mut long = [lab.mac(1), lab.mac(0)].concat();
     long.extend([0x08, 0x00, 0x45, 0, 0, 0, 0, 1, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
@@ -295,7 +295,7 @@ fn ordinary_frames_are_captured_as_the_wire_sees_them() {
     let offload = Offload { checksum: Some(Checksum { start: 34, offset: 16 }), segmentation };
     assert!(from.queue(&offload, &long).unwrap());
     from.flush().unwrap();
-    assert_eq!(to.receive(PATIENCE).unwrap(), (offload, long.clone()), "watching changes nothing");
+    assert_eq!(to.receive(TIMEOUT).unwrap(), (offload, long.clone()), "watching changes nothing");
     let (file, _) = watching.end();
     let found = frames(&file);
     let bytes: Vec<&[u8]> = found.iter().map(|(.., bytes, _)| bytes.as_slice()).collect();

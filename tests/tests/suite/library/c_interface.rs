@@ -7,10 +7,10 @@ use niclab_user::capi::region::*;
 use niclab_user::capi::{NICLAB_ANY_PORT, NICLAB_ERROR_AGAIN, NICLAB_ERROR_VALUE, NICLAB_OK};
 use niclab_user::lists::Port;
 
-use super::{Cluster, PATIENCE, pages};
+use super::{Cluster, TIMEOUT, pages};
 
 /// As long as anything may take, for calls that wait.
-const TIMEOUT_US: i64 = PATIENCE.as_micros() as i64;
+const TIMEOUT_US: i64 = TIMEOUT.as_micros() as i64;
 
 fn entry(region: *const niclab_region) -> niclab_match_entry {
     niclab_match_entry {

@@ -13,7 +13,7 @@ use niclab_user::channels::{
 };
 use niclab_user::{Address, Error, WaitPolicy};
 
-use super::{Cluster, PATIENCE, SHORT, node, until};
+use super::{Cluster, TIMEOUT, SHORT, node, until};
 
 const HANDLER: u32 = FIRST_HANDLER + 4;
 
@@ -77,12 +77,12 @@ fn all_kinds_of_messages_arrive_in_order() {
     let region = far.outbox().sender(0).expect("a channel").allocate(200_000).expect("memory");
     let name = far.outbox().sender(0).expect("a channel").expose(&region, true).expect("exposed");
     let to = |number| Short::new(node(1), HANDLER).arguments([number, u32::MAX, 3, 4]);
-    near.send_short(0, to(0), PATIENCE).expect("sent");
-    near.send_bulk(0, to(1), &bytes(1), PATIENCE).expect("sent");
-    near.send_bulk(0, to(2), &bytes(MAX_BULK_BYTES as usize), PATIENCE).expect("sent");
+    near.send_short(0, to(0), TIMEOUT).expect("sent");
+    near.send_bulk(0, to(1), &bytes(1), TIMEOUT).expect("sent");
+    near.send_bulk(0, to(2), &bytes(MAX_BULK_BYTES as usize), TIMEOUT).expect("sent");
     let place = Place { target: node(1), region: name, offset: 5 };
-    near.send_memory(0, &place, &bytes(150_001), PATIENCE).expect("sent");
-    near.send_short(0, to(3), PATIENCE).expect("sent");
+    near.send_memory(0, &place, &bytes(150_001), TIMEOUT).expect("sent");
+    near.send_short(0, to(3), TIMEOUT).expect("sent");
     poll_until(&mut [&mut near, &mut far], "four messages", || got.lock().expect("no panic").len() == 4);
     let expected = [0, 1, MAX_BULK_BYTES as usize, 0];
     for (number, (source, target, arguments, payload)) in got.lock().expect("no panic").iter().enumerate() {
@@ -93,7 +93,7 @@ fn all_kinds_of_messages_arrive_in_order() {
     let mut memory = vec![0; 150_007];
     region.read(0, &mut memory).expect("within");
     assert!(memory[5..150_006] == bytes(150_001) && memory[..5] == [0; 5] && memory[150_006] == 0);
-    near.close(PATIENCE).expect("all has left");
+    near.close(TIMEOUT).expect("all has left");
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn channels_of_a_program_are_told_apart_and_handlers_answer() {
     for number in 0..20_u32 {
         let (channel, port) = ((number % 2) as usize, number / 2 % 2);
         let short = Short::new(Address { node: 1, port }, HANDLER).arguments([number, port, 0, 0]);
-        near.send_bulk(channel, short, &bytes(number as usize), PATIENCE).expect("sent");
+        near.send_bulk(channel, short, &bytes(number as usize), TIMEOUT).expect("sent");
     }
     poll_until(&mut [&mut near, &mut far], "all answers", || got.lock().expect("no panic").len() == 20);
     for (source, target, [number, port, ..], payload) in got.lock().expect("no panic").iter() {
@@ -140,9 +140,9 @@ fn room_of_payload_is_given_back_sooner_than_slices_are() {
             let short = Short::new(node(1), HANDLER);
             let bulk = Bulk { short, bytes: bytes.len() as u64 };
             let message = if bytes.is_empty() { Outgoing::Short(short) } else { Outgoing::Bulk(bulk) };
-            near.sender.send(message, bytes, PATIENCE).expect("sent");
+            near.sender.send(message, bytes, TIMEOUT).expect("sent");
             far.receiver
-                .receive(PATIENCE, |message| assert_eq!(message.payload.len(), bytes.len()))
+                .receive(TIMEOUT, |message| assert_eq!(message.payload.len(), bytes.len()))
                 .expect("it comes");
         }
         far.sender.doorbells() - before
@@ -164,13 +164,13 @@ fn a_wait_ends_with_the_message_that_it_waits_for() {
     let count = Arc::clone(&ended);
     let waiting = thread::spawn(move || {
         for _ in 0..MESSAGES {
-            assert_eq!(far.wait(PATIENCE).expect("a message"), 1);
+            assert_eq!(far.wait(TIMEOUT).expect("a message"), 1);
             count.fetch_add(1, Ordering::SeqCst);
         }
     });
     for number in 1..=MESSAGES {
         thread::sleep(Duration::from_millis(5));
-        near.send_short(0, Short::new(node(1), HANDLER), PATIENCE).expect("sent");
+        near.send_short(0, Short::new(node(1), HANDLER), TIMEOUT).expect("sent");
         until("a wait ends", || ended.load(Ordering::SeqCst) == number);
     }
     waiting.join().expect("all came");
@@ -182,11 +182,11 @@ fn what_is_too_long_or_for_nobody_is_named_and_nothing_stops() {
     let got = keep(&mut far, HANDLER);
     let short = Short::new(node(1), HANDLER);
     let error =
-        near.send_bulk(0, short, &bytes(MAX_BULK_BYTES as usize + 1), PATIENCE).expect_err("too long");
+        near.send_bulk(0, short, &bytes(MAX_BULK_BYTES as usize + 1), TIMEOUT).expect_err("too long");
     assert!(error.to_string().contains("49153") && error.to_string().contains("49152"), "{error}");
 
-    near.send_short(0, Short::new(node(1), 77), PATIENCE).expect("sent");
-    near.send_short(0, short, PATIENCE).expect("sent");
+    near.send_short(0, Short::new(node(1), 77), TIMEOUT).expect("sent");
+    near.send_short(0, short, TIMEOUT).expect("sent");
     let mut told = None;
     until("the sender is told", || {
         far.poll().expect("no trouble here");
@@ -213,17 +213,17 @@ fn what_is_too_long_or_for_nobody_is_named_and_nothing_stops() {
             matches!(error, Some(Error::Launch { count: 1, refusal: Some(refusal), .. }) if refusal == why);
         assert!(is_it, "{error:?}");
     };
-    near.send_memory(0, &place, &[1; 8], PATIENCE).expect("sent");
+    near.send_memory(0, &place, &[1; 8], TIMEOUT).expect("sent");
     refused(&mut near, Refusal::Memory);
-    near.send_short(0, Short::new(Address { node: 1, port: 5 }, HANDLER), PATIENCE).expect("sent");
+    near.send_short(0, Short::new(Address { node: 1, port: 5 }, HANDLER), TIMEOUT).expect("sent");
     cluster.settle(0);
-    let error = near.flush(PATIENCE).expect_err("it was refused");
+    let error = near.flush(TIMEOUT).expect_err("it was refused");
     assert!(matches!(error, Error::Launch { refusal: Some(Refusal::Closed), .. }), "{error}");
-    near.send_short(0, Short::new(node(9), HANDLER), PATIENCE).expect("sent");
+    near.send_short(0, Short::new(node(9), HANDLER), TIMEOUT).expect("sent");
     refused(&mut near, Refusal::Target);
     // What was refused does not hold up what is behind it.
-    near.send_bulk(0, short, &bytes(40_000), PATIENCE).expect("sent");
-    near.flush(PATIENCE).expect("all has left");
+    near.send_bulk(0, short, &bytes(40_000), TIMEOUT).expect("sent");
+    near.flush(TIMEOUT).expect("all has left");
     poll_until(&mut [&mut near, &mut far], "the last message", || got.lock().expect("no panic").len() == 2);
     let mut memory = [9; 8];
     region.read(0, &mut memory).expect("within");
@@ -233,7 +233,7 @@ fn what_is_too_long_or_for_nobody_is_named_and_nothing_stops() {
 #[test]
 fn a_peer_that_closes_and_comes_back_costs_what_was_sent_meanwhile() {
     let (cluster, mut near, far) = pair(8);
-    far.close(PATIENCE).expect("nothing waits");
+    far.close(TIMEOUT).expect("nothing waits");
     let mut refused = 0;
     let mut tell = |sent: Result<(), Error>| match sent {
         Ok(()) => {}
@@ -242,14 +242,14 @@ fn a_peer_that_closes_and_comes_back_costs_what_was_sent_meanwhile() {
     };
     // Each refusal is told by the next thing that is asked for, whatever that is.
     for _ in 0..40 {
-        tell(near.send_bulk(0, Short::new(node(1), HANDLER), &bytes(3000), PATIENCE).map(drop));
+        tell(near.send_bulk(0, Short::new(node(1), HANDLER), &bytes(3000), TIMEOUT).map(drop));
     }
-    tell(near.flush(PATIENCE));
+    tell(near.flush(TIMEOUT));
     assert!(refused > 0, "nobody is there");
     let mut far = grim(&cluster, 1, 1, 8);
     let got = keep(&mut far, HANDLER);
     until("troubles are told", || near.poll().is_ok());
-    near.send_bulk(0, Short::new(node(1), HANDLER), &bytes(9), PATIENCE).expect("sent");
+    near.send_bulk(0, Short::new(node(1), HANDLER), &bytes(9), TIMEOUT).expect("sent");
     poll_until(&mut [&mut near, &mut far], "a message", || !got.lock().expect("no panic").is_empty());
     assert_eq!(got.lock().expect("no panic")[0].3, bytes(9));
 }
@@ -284,7 +284,7 @@ fn handlers_that_send_under_full_queues_go_on() {
                 for number in 0..MESSAGES {
                     let length = number % 7 * 900;
                     let short = Short::new(node(1 - this), HANDLER).arguments([number, THROWS, length, 0]);
-                    grim.send_bulk(0, short, &bytes(length as usize), PATIENCE).expect("sent");
+                    grim.send_bulk(0, short, &bytes(length as usize), TIMEOUT).expect("sent");
                 }
                 until("all came to their end", || {
                     grim.poll().expect("no trouble");
@@ -335,7 +335,7 @@ fn many_nodes_merge_their_handlers_and_conflicts_are_named() {
                 if this == 2 || this == 3 {
                     grim.register_numbered(&format!("fixed {this}"), 7000, |_, _| ()).expect("free here");
                 }
-                let synched = grim.synch_handlers(PATIENCE);
+                let synched = grim.synch_handlers(TIMEOUT);
                 if let Err(error) = synched {
                     let Error::Handlers { conflicts } = &error else { panic!("{error}") };
                     assert_eq!(conflicts.len(), 1, "{error}");
@@ -347,7 +347,7 @@ fn many_nodes_merge_their_handlers_and_conflicts_are_named() {
                 for other in 0..NODES {
                     for name in [0, 149] {
                         let name = format!("handler {name} of {other}");
-                        grim.wait_for_handler(&name, PATIENCE).expect("all synchronise");
+                        grim.wait_for_handler(&name, TIMEOUT).expect("all synchronise");
                     }
                 }
                 let known = (0..NODES).map(|other| grim.handler_by_name(&format!("handler 7 of {other}")));
@@ -407,7 +407,7 @@ fn a_list_that_nobody_keeps_is_waited_for_in_vain_and_then_kept() {
     far.register_handler("late", |_, _| ()).expect("a name");
     assert!(matches!(far.synch_handlers(SHORT), Err(Error::TimedOut { .. })));
     thread::scope(|scope| {
-        let synching = scope.spawn(|| far.synch_handlers(PATIENCE));
+        let synching = scope.spawn(|| far.synch_handlers(TIMEOUT));
         let mut near = grim(&cluster, 0, 1, 8);
         until("it is kept", || {
             let _ = near.poll();

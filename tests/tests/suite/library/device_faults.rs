@@ -5,7 +5,7 @@ use niclab_user::slices::{Flags, Port};
 use niclab_user::{Error, WaitPolicy};
 
 use super::ultra::{POLICIES, armed, pair_with};
-use super::{Cluster, PATIENCE, SHORT, until};
+use super::{Cluster, TIMEOUT, SHORT, until};
 
 /// Two nodes, of which the second has these faults.
 fn faulty(faults: DeviceFaults) -> (Cluster, [Port; 2]) {
@@ -16,7 +16,7 @@ fn faulty(faults: DeviceFaults) -> (Cluster, [Port; 2]) {
 fn send(cluster: &Cluster, port: &mut Port, numbers: impl IntoIterator<Item = u64>, flags: Flags) {
     let mut last = 0;
     for number in numbers {
-        port.send(&[number], [number; 2], flags, PATIENCE).expect("room");
+        port.send(&[number], [number; 2], flags, TIMEOUT).expect("room");
         last = number;
     }
     cluster.until_stored(1, last);
@@ -24,7 +24,7 @@ fn send(cluster: &Cluster, port: &mut Port, numbers: impl IntoIterator<Item = u6
 
 /// The number of the next message, or the slices that are lost.
 fn receive(port: &mut Port) -> Result<u64, (u64, u64)> {
-    match port.receive(PATIENCE) {
+    match port.receive(TIMEOUT) {
         Ok(message) => Ok(message.tag()[0]),
         Err(Error::SlicesLost { number, count, .. }) => Err((number, count)),
         Err(other) => panic!("{other}"),
@@ -38,7 +38,7 @@ fn a_stale_slice_is_an_error_once_and_the_port_goes_on() {
         b.set_wait_policy(policy);
         send(&cluster, &mut a, 1..=4, Flags::NONE);
         assert_eq!(receive(&mut b), Ok(1), "{policy:?}");
-        let error = b.receive(PATIENCE).expect_err("two are missing");
+        let error = b.receive(TIMEOUT).expect_err("two are missing");
         assert!(matches!(error, Error::SlicesLost { number: 2, count: 2, .. }), "{policy:?}: {error}");
         let text = "node1: port 0: 2 slice(s) from number 2 on are lost: slice 4 is there, and they are not";
         assert!(error.to_string().contains(text), "{error}");
@@ -77,7 +77,7 @@ fn a_damaged_status_is_an_error_or_another_message_and_the_port_goes_on() {
             config.nodes[1].device_faults = DeviceFaults { bad_status_at: vec![1], ..Default::default() };
         });
         send(&cluster, &mut a, [1, 2], Flags::NONE);
-        match b.receive(PATIENCE) {
+        match b.receive(TIMEOUT) {
             Ok(_) => {}
             Err(Error::SlicesLost { number: 1, count: 1, what, .. }) => {
                 assert!(what.contains("its status word is 0x00000001"), "{what}");
@@ -94,7 +94,7 @@ fn a_damaged_status_is_an_error_or_another_message_and_the_port_goes_on() {
 fn a_short_slice_is_known_by_its_tag() {
     let (cluster, [mut a, mut b]) = faulty(DeviceFaults { short_at: vec![1], ..Default::default() });
     send(&cluster, &mut a, [1], Flags::NONE);
-    assert_eq!(b.receive(PATIENCE).expect("it says that all is well").tag()[1], 0);
+    assert_eq!(b.receive(TIMEOUT).expect("it says that all is well").tag()[1], 0);
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn a_stale_status_line_holds_a_sender_up_until_the_next() {
     cluster.settle(0);
     assert!(matches!(a.flush(SHORT), Err(Error::TimedOut { .. })));
     send(&cluster, &mut a, [2], Flags::NOTIFY);
-    a.flush(PATIENCE).expect("the next line makes up for it");
+    a.flush(TIMEOUT).expect("the next line makes up for it");
     assert_eq!(a.sender().status().notified, 2);
 }
 

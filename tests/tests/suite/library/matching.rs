@@ -8,7 +8,7 @@ use niclab_user::lists::{
 };
 use niclab_user::{Address, Error, Memory, WaitPolicy};
 
-use super::{Cluster, PATIENCE, SHORT, node, pages, until};
+use super::{Cluster, TIMEOUT, SHORT, node, pages, until};
 
 /// A handle that no entry has.
 fn none() -> Handle {
@@ -31,7 +31,7 @@ impl Pair {
     }
 
     fn event(&mut self, node: usize) -> Event {
-        self.ports[node].event(PATIENCE).expect("an event")
+        self.ports[node].event(TIMEOUT).expect("an event")
     }
 
     /// What happens at this node comes before the answer to a command of its own.
@@ -41,7 +41,7 @@ impl Pair {
 
     /// The events of this node that are there.
     fn events(&mut self, node: usize) -> Vec<Event> {
-        self.ports[node].launch(&Unlink(none()), PATIENCE).expect("launched");
+        self.ports[node].launch(&Unlink(none()), TIMEOUT).expect("launched");
         let mut events = Vec::new();
         loop {
             let event = self.event(node);
@@ -64,7 +64,7 @@ fn a_put_is_stored_where_it_was_posted_and_told() {
         .match_bits(0xab00, 0xff)
         .source_node(0)
         .user(17);
-    let handle = pair.ports[1].launch(&entry, PATIENCE).expect("launched");
+    let handle = pair.ports[1].launch(&entry, TIMEOUT).expect("launched");
     pair.regions[0].write(8, b"hello, portal").expect("within");
     let put = Put::new(portal(3), pair.regions[0].span(8..21).expect("within"))
         .match_bits(0xab42)
@@ -73,7 +73,7 @@ fn a_put_is_stored_where_it_was_posted_and_told() {
         .sent()
         .ack();
     pair.cluster.settle(1);
-    let command = pair.ports[0].launch(&put, PATIENCE).expect("launched");
+    let command = pair.ports[0].launch(&put, TIMEOUT).expect("launched");
 
     let expected = Event {
         kind: Kind::Put,
@@ -104,10 +104,10 @@ fn a_put_is_stored_where_it_was_posted_and_told() {
 fn what_nobody_posted_is_told_to_who_asked() {
     let mut pair = Pair::new();
     let put = Put::new(portal(0), pair.regions[0].all()).ack();
-    pair.ports[0].launch(&put, PATIENCE).expect("launched");
+    pair.ports[0].launch(&put, TIMEOUT).expect("launched");
     assert_eq!(pair.event(0).outcome, Outcome::NoMatch);
     let nowhere = Target { port: node(7), portal: 0 };
-    pair.ports[0].launch(&Put::new(nowhere, pair.regions[0].all()).ack(), PATIENCE).expect("launched");
+    pair.ports[0].launch(&Put::new(nowhere, pair.regions[0].all()).ack(), TIMEOUT).expect("launched");
     assert_eq!(pair.event(0).outcome, Outcome::NoTarget);
     pair.nothing(1);
 }
@@ -117,15 +117,15 @@ fn an_unexpected_message_is_claimed_from_the_overflow_entry() {
     let mut pair = Pair::new();
     let overflow =
         Append::put(0, pair.regions[1].all()).match_bits(0, u64::MAX).overflow().persistent().user(1);
-    let overflow = pair.ports[1].launch(&overflow, PATIENCE).expect("launched");
+    let overflow = pair.ports[1].launch(&overflow, TIMEOUT).expect("launched");
     pair.cluster.settle(1);
     let put = Put::new(portal(0), pair.regions[0].span(0..16).expect("within")).match_bits(4);
-    pair.ports[0].launch(&put, PATIENCE).expect("launched");
+    pair.ports[0].launch(&put, TIMEOUT).expect("launched");
     assert_eq!(pair.event(1).kind, Kind::Unexpected);
 
     let entry =
         Append::put(0, pair.regions[1].span(0..64).expect("within")).match_bits(4, 0).no_unlink_event();
-    let handle = pair.ports[1].launch(&entry, PATIENCE).expect("launched");
+    let handle = pair.ports[1].launch(&entry, TIMEOUT).expect("launched");
     let claimed = pair.event(1);
     assert_eq!(claimed.kind, Kind::Claimed { overflow, overflow_user: 1 });
     assert_eq!((claimed.handle, claimed.moved_bytes), (handle, 16));
@@ -137,10 +137,10 @@ fn a_get_fetches_what_the_entry_has() {
     let mut pair = Pair::new();
     pair.regions[1].write(40, &[7; 24]).expect("within");
     let entry = Append::get(2, pair.regions[1].span(32..96).expect("within")).remote_offset().persistent();
-    pair.ports[1].launch(&entry, PATIENCE).expect("launched");
+    pair.ports[1].launch(&entry, TIMEOUT).expect("launched");
     pair.cluster.settle(1);
     let get = Get::new(portal(2), pair.regions[0].span(0..24).expect("within")).remote_offset(8).user(3);
-    pair.ports[0].launch(&get, PATIENCE).expect("launched");
+    pair.ports[0].launch(&get, TIMEOUT).expect("launched");
     let reply = pair.event(0);
     assert_eq!((reply.kind, reply.user, reply.moved_bytes), (Kind::Reply, 3, 24));
     let mut bytes = [0; 24];
@@ -154,9 +154,9 @@ fn a_get_fetches_what_the_entry_has() {
 fn an_entry_is_unlinked_once() {
     let mut pair = Pair::new();
     let entry = Append::put(0, pair.regions[1].all()).persistent();
-    let handle = pair.ports[1].launch(&entry, PATIENCE).expect("launched");
+    let handle = pair.ports[1].launch(&entry, TIMEOUT).expect("launched");
     for outcome in [Outcome::Done, Outcome::NotFound] {
-        pair.ports[1].launch(&Unlink(handle), PATIENCE).expect("launched");
+        pair.ports[1].launch(&Unlink(handle), TIMEOUT).expect("launched");
         let event = pair.event(1);
         assert_eq!((event.kind, event.handle, event.outcome), (Kind::Unlinked, handle, outcome));
     }
@@ -168,12 +168,12 @@ fn room_that_must_be_left_says_nothing_of_an_entry_that_cuts() {
         let mut pair = Pair::new();
         let memory = pair.regions[1].span(0..100).expect("within");
         let append = entry(Append::put(0, memory).persistent().max_size(60));
-        pair.ports[1].launch(&append, PATIENCE).expect("launched");
+        pair.ports[1].launch(&append, TIMEOUT).expect("launched");
         pair.cluster.settle(1);
         let region = pair.regions[0].clone();
         let put = Put::new(portal(0), region.span(0..64).expect("within")).ack();
         for _ in 0..3 {
-            pair.ports[0].launch(&put, PATIENCE).expect("launched");
+            pair.ports[0].launch(&put, TIMEOUT).expect("launched");
             pair.event(0);
         }
         let events = pair.events(1).into_iter();
@@ -197,18 +197,18 @@ fn successes_are_counted_and_failures_told() {
         .counter(31)
         .count_only()
         .no_unlink_event();
-    pair.ports[1].launch(&entry, PATIENCE).expect("launched");
+    pair.ports[1].launch(&entry, TIMEOUT).expect("launched");
     pair.cluster.settle(1);
     let put = Put::new(portal(0), pair.regions[0].span(0..8).expect("within")).counter(0).ack().count_only();
     for _ in 0..3 {
-        pair.ports[0].launch(&put, PATIENCE).expect("launched");
+        pair.ports[0].launch(&put, TIMEOUT).expect("launched");
     }
     assert_eq!(pair.event(0).outcome, Outcome::NoMatch);
     pair.nothing(0);
     pair.nothing(1);
     assert_eq!(pair.ports[0].counter(0).expect("a counter"), Count { successes: 2, failures: 1 });
     let commands = pair.ports[1].commands();
-    assert_eq!(commands.wait_counter(31, 2, PATIENCE).expect("there already").successes, 2);
+    assert_eq!(commands.wait_counter(31, 2, TIMEOUT).expect("there already").successes, 2);
     let error = commands.wait_counter(31, 3, SHORT).expect_err("never");
     assert!(matches!(error, Error::TimedOut { .. }), "{error}");
     assert!(commands.counter(32).is_err());
@@ -219,13 +219,13 @@ fn a_counter_that_is_slept_for_interrupts() {
     let Pair { ports: [mut sender, mut receiver], regions, cluster } = Pair::new();
     receiver.set_wait_policy(WaitPolicy::Block);
     let entry = Append::put(0, regions[1].all()).persistent().counter(0).count_only();
-    receiver.launch(&entry, PATIENCE).expect("launched");
+    receiver.launch(&entry, TIMEOUT).expect("launched");
     cluster.settle(1);
     let put = Put::new(portal(0), regions[0].span(0..8).expect("within"));
     std::thread::scope(|scope| {
-        let waiting = scope.spawn(move || receiver.commands().wait_counter(0, 2, PATIENCE));
+        let waiting = scope.spawn(move || receiver.commands().wait_counter(0, 2, TIMEOUT));
         for _ in 0..2 {
-            sender.launch(&put, PATIENCE).expect("launched");
+            sender.launch(&put, TIMEOUT).expect("launched");
         }
         assert_eq!(waiting.join().expect("no panic").expect("counted").successes, 2);
     });
@@ -235,7 +235,7 @@ fn a_counter_that_is_slept_for_interrupts() {
 fn a_region_of_another_port_is_refused_before_it_is_launched() {
     let mut pair = Pair::new();
     let error =
-        pair.ports[0].launch(&Put::new(portal(0), pair.regions[1].all()), PATIENCE).expect_err("foreign");
+        pair.ports[0].launch(&Put::new(portal(0), pair.regions[1].all()), TIMEOUT).expect_err("foreign");
     assert!(error.to_string().contains("registered for"), "{error}");
     assert_eq!(pair.ports[0].commands().launched(), 0);
 }
@@ -246,11 +246,11 @@ fn a_refused_command_is_told_by_its_event_alone() {
     // As of a region that was closed between the library's look at it and the card's.
     let closed = Part { region: u32::MAX, offset: 0, bytes: 8 };
     let put = niclab_port::lists::Put::new(portal(0), closed).user(9);
-    pair.ports[0].launch(&put, PATIENCE).expect("launched");
+    pair.ports[0].launch(&put, TIMEOUT).expect("launched");
     let event = pair.event(0);
     assert_eq!((event.kind, event.outcome, event.user), (Kind::Refused, Outcome::BadRegion, 9));
     for _ in 0..100 {
-        pair.ports[0].launch(&Unlink(Handle::from_number(1)), PATIENCE).expect("not reported once more");
+        pair.ports[0].launch(&Unlink(Handle::from_number(1)), TIMEOUT).expect("not reported once more");
         assert_eq!(pair.event(0).kind, Kind::Unlinked);
     }
 }
@@ -280,16 +280,16 @@ fn values_that_have_no_room_in_a_command_are_refused() {
 fn a_region_is_deregistered_with_its_last_clone_and_its_entries_go_with_it() {
     let mut pair = Pair::new();
     let region = pair.ports[1].allocate(1).expect("a region");
-    pair.ports[1].launch(&Append::put(0, region.all()).persistent(), PATIENCE).expect("launched");
+    pair.ports[1].launch(&Append::put(0, region.all()).persistent(), TIMEOUT).expect("launched");
     pair.cluster.settle(1);
     let clone = region.clone();
     drop(region);
     let own = pair.regions[0].clone();
     let put = Put::new(portal(0), own.span(0..8).expect("within")).ack();
-    pair.ports[0].launch(&put, PATIENCE).expect("launched");
+    pair.ports[0].launch(&put, TIMEOUT).expect("launched");
     assert_eq!(pair.event(0).outcome, Outcome::Done);
     drop(clone);
-    pair.ports[0].launch(&put, PATIENCE).expect("launched");
+    pair.ports[0].launch(&put, TIMEOUT).expect("launched");
     assert_eq!(pair.event(0).outcome, Outcome::NoMatch);
 }
 

@@ -11,7 +11,7 @@ use niclab_user::WaitPolicy;
 use niclab_user::lists::Port;
 use niclab_user::slices::Flags;
 
-use super::{Cluster, PATIENCE};
+use super::{Cluster, TIMEOUT};
 
 /// Events of a port, as many as `niclab-perf` has.
 const EVENTS: u32 = 256;
@@ -49,7 +49,7 @@ fn greet_the_program_before(matching: Matching) {
     let mut second = open(&cluster, 1, matching);
     thread::scope(|scope| {
         scope.spawn(|| {
-            meeting::meet(&mut second, "stream", "plan", PATIENCE).expect("met");
+            meeting::meet(&mut second, "stream", "plan", TIMEOUT).expect("met");
             for number in 1..=MESSAGES {
                 let mut payload = [0; 48];
                 let found = receive(&mut second, &mut payload).expect("a message");
@@ -57,7 +57,7 @@ fn greet_the_program_before(matching: Matching) {
             }
             meeting::part(&mut second, 0, [1; 6]).expect("parted");
         });
-        meeting::meet(&mut first, "stream", "plan", PATIENCE).expect("met");
+        meeting::meet(&mut first, "stream", "plan", TIMEOUT).expect("met");
         let payload: Vec<u8> = (0..48).map(niclab_tools::channel::pattern).collect();
         for number in 1..=MESSAGES {
             first.send_pattern(&payload, tag(Kind::Data, 48, number), Flags::NONE).expect("sent");

@@ -7,7 +7,7 @@ use niclab_user::lists::{Port, Region};
 use niclab_user::{Error, WaitPolicy};
 use proptest::prelude::*;
 
-use super::{Cluster, PATIENCE, until};
+use super::{Cluster, TIMEOUT, until};
 
 const NODES: u32 = 3;
 /// Small, so that short messages are long ones.
@@ -236,17 +236,17 @@ fn blocking_ends_talk_in_both_directions() {
             let region = b.allocate(4096).expect("memory");
             for round in 0..100_u32 {
                 let bytes = 40 * round as usize;
-                let message = b.recv(Some(0), Some(round), &region, 0..4096, PATIENCE).expect("received");
+                let message = b.recv(Some(0), Some(round), &region, 0..4096, TIMEOUT).expect("received");
                 assert_eq!(message, Message { node: 0, tag: round, bytes, is_cut: false });
-                b.send(0, round, &region, 0..bytes, PATIENCE).expect("sent");
+                b.send(0, round, &region, 0..bytes, TIMEOUT).expect("sent");
             }
         });
         let (out, back) = (a.allocate(4096).expect("memory"), a.allocate(4096).expect("memory"));
         for round in 0..100_u32 {
             let bytes = 40 * round as usize;
             out.write(0, &contents(round as usize, bytes)).expect("within");
-            a.send(1, round, &out, 0..bytes, PATIENCE).expect("sent");
-            let message = a.recv(None, None, &back, 0..4096, PATIENCE).expect("received");
+            a.send(1, round, &out, 0..bytes, TIMEOUT).expect("sent");
+            let message = a.recv(None, None, &back, 0..4096, TIMEOUT).expect("received");
             assert_eq!((message.tag, message.bytes), (round, bytes));
             let mut read = vec![0; bytes];
             back.read(0, &mut read).expect("within");
@@ -300,9 +300,9 @@ fn a_peer_that_comes_late_is_greeted_until_it_is_there() {
     let mut late = endpoint(&cluster, 1, 2, 64);
     let back = late.allocate(8).expect("memory");
     std::thread::scope(|scope| {
-        scope.spawn(|| early.recv(Some(1), None, &region, 0..8, PATIENCE).expect("answered"));
-        assert_eq!(late.recv(None, Some(7), &back, 0..8, PATIENCE).expect("received").bytes, 8);
-        late.send(0, 8, &back, 0..8, PATIENCE).expect("sent");
+        scope.spawn(|| early.recv(Some(1), None, &region, 0..8, TIMEOUT).expect("answered"));
+        assert_eq!(late.recv(None, Some(7), &back, 0..8, TIMEOUT).expect("received").bytes, 8);
+        late.send(0, 8, &back, 0..8, TIMEOUT).expect("sent");
     });
 }
 

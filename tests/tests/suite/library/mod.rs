@@ -31,7 +31,7 @@ use niclab_user::slices::Parts;
 use niclab_user::{Address, Backing, Error, Memory};
 
 /// How long anything may take before a test fails.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 /// A wait that is to be in vain.
 const SHORT: Duration = Duration::from_millis(5);
 
@@ -101,7 +101,7 @@ impl Cluster {
 fn until(what: &str, mut done: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !done() {
-        assert!(begin.elapsed() < PATIENCE, "timed out: {what}");
+        assert!(begin.elapsed() < TIMEOUT, "timed out: {what}");
         std::thread::yield_now();
     }
 }

@@ -11,7 +11,7 @@ use niclab_port::atomic::store;
 use niclab_user::slices::{Flags, Parts, Port};
 use niclab_user::{Address, Backing, Error, Memory};
 
-use super::{PATIENCE, node};
+use super::{TIMEOUT, node};
 
 /// Counts rings; agrees to whatever it is asked.
 #[derive(Default)]
@@ -101,10 +101,10 @@ impl Still {
 fn the_doorbell_is_rung_only_where_it_is_wanted() {
     let mut still = Still::new();
     still.want_doorbell(DOORBELL_SPARED);
-    still.port.send(&[], [0; 2], Flags::NONE, PATIENCE).expect("room");
+    still.port.send(&[], [0; 2], Flags::NONE, TIMEOUT).expect("room");
     assert_eq!(still.rings(), 0);
     still.want_doorbell(DOORBELL_WANTED);
-    still.port.send(&[], [0; 2], Flags::NONE, PATIENCE).expect("room");
+    still.port.send(&[], [0; 2], Flags::NONE, TIMEOUT).expect("room");
     assert_eq!(still.rings(), 1);
     // Releases are announced too: a quarter of eight slices is two.
     (1..=2).for_each(|number| still.write(number, 0));
@@ -117,9 +117,9 @@ fn the_doorbell_is_rung_only_where_it_is_wanted() {
 #[test]
 fn a_status_line_that_contradicts_itself_is_an_error() {
     let mut still = Still::new();
-    still.port.send(&[], [0; 2], Flags::NOTIFY, PATIENCE).expect("room");
+    still.port.send(&[], [0; 2], Flags::NOTIFY, TIMEOUT).expect("room");
     store(&still.status.words()[0], 2);
-    assert!(matches!(still.port.flush(PATIENCE), Err(Error::Inconsistent { .. })));
+    assert!(matches!(still.port.flush(TIMEOUT), Err(Error::Inconsistent { .. })));
 }
 
 #[test]
@@ -128,9 +128,9 @@ fn a_status_that_is_none_is_an_error_and_the_port_goes_on() {
     // Fifteen payload words: no packet has more than eight.
     still.write(1, 0xf);
     still.write(2, 0);
-    let error = still.port.receive(PATIENCE).expect_err("no slice");
+    let error = still.port.receive(TIMEOUT).expect_err("no slice");
     let is_named =
         matches!(&error, Error::SlicesLost { number: 1, count: 1, what, .. } if what.contains("0x00000001"));
     assert!(is_named && error.to_string().contains("still: port 0: 1 slice(s) from number 1"), "{error}");
-    assert_eq!(still.port.receive(PATIENCE).expect("the next").source(), node(1));
+    assert_eq!(still.port.receive(TIMEOUT).expect("the next").source(), node(1));
 }

@@ -9,7 +9,7 @@ use niclab_user::slices::{Flags, Message, Port, Refusal};
 use niclab_user::{Error, WaitPolicy};
 use proptest::prelude::*;
 
-use super::{Cluster, PATIENCE, SHORT, node, until};
+use super::{Cluster, TIMEOUT, SHORT, node, until};
 
 pub(super) const POLICIES: [WaitPolicy; 3] = [WaitPolicy::Spin, WaitPolicy::Block, WaitPolicy::ADAPTIVE];
 
@@ -148,7 +148,7 @@ proptest! {
         }
         for at in 0..2 {
             while !checker.expected[at].is_empty() {
-                let message = checker.ports[at].receive(PATIENCE).expect("a message under way");
+                let message = checker.ports[at].receive(TIMEOUT).expect("a message under way");
                 checker.check(at, &message);
             }
         }
@@ -160,9 +160,9 @@ proptest! {
 #[test]
 fn a_payload_of_nine_words_is_refused() {
     let (_cluster, [mut port, _]) = pair(8, 4);
-    let long = port.send(&[0; 9], [0; 2], Flags::NONE, PATIENCE);
+    let long = port.send(&[0; 9], [0; 2], Flags::NONE, TIMEOUT);
     assert!(matches!(long, Err(Error::BadValue { value: 9, .. })), "{long:?}");
-    let long = port.sender().send_bytes(&[0; 65], [0; 2], Flags::NONE, PATIENCE);
+    let long = port.sender().send_bytes(&[0; 65], [0; 2], Flags::NONE, TIMEOUT);
     assert!(matches!(long, Err(Error::BadValue { value: 65, .. })), "{long:?}");
 }
 
@@ -174,9 +174,9 @@ fn a_full_page_takes_no_more_until_the_status_line_says_so() {
     let late = a.send(&[], [0; 2], Flags::NONE, SHORT);
     assert!(matches!(late, Err(Error::TimedOut { operation: "send", .. })), "{late:?}");
     for number in 0..8 {
-        assert_eq!(b.receive(PATIENCE).expect("stored").tag(), [number; 2]);
+        assert_eq!(b.receive(TIMEOUT).expect("stored").tag(), [number; 2]);
     }
-    let number = a.send(&[], [launched; 2], Flags::NONE, PATIENCE).expect("the card goes on");
+    let number = a.send(&[], [launched; 2], Flags::NONE, TIMEOUT).expect("the card goes on");
     assert_eq!(number, launched + 1);
 }
 
@@ -185,8 +185,8 @@ fn a_full_page_takes_no_more_until_the_status_line_says_so() {
 fn small_credits_make_for_frequent_releases() {
     let (_cluster, [mut a, mut b]) = pair(64, 2);
     for number in 0..8 {
-        a.send(&[], [number; 2], Flags::NONE, PATIENCE).expect("room");
-        assert_eq!(b.receive(PATIENCE).expect("the one before was released").tag(), [number; 2]);
+        a.send(&[], [number; 2], Flags::NONE, TIMEOUT).expect("room");
+        assert_eq!(b.receive(TIMEOUT).expect("the one before was released").tag(), [number; 2]);
     }
 }
 
@@ -195,16 +195,16 @@ fn flush_waits_for_the_report_of_the_last_message() {
     let (cluster, [mut a, mut b]) = pair(8, 4);
     a.flush(SHORT).expect("nothing was sent");
     for _ in 0..4 {
-        a.send(&[], [0; 2], Flags::NONE, PATIENCE).expect("room");
+        a.send(&[], [0; 2], Flags::NONE, TIMEOUT).expect("room");
     }
-    assert!(matches!(a.flush(PATIENCE), Err(Error::NothingReported { .. })));
-    a.send(&[], [0; 2], Flags::NOTIFY, PATIENCE).expect("room");
+    assert!(matches!(a.flush(TIMEOUT), Err(Error::NothingReported { .. })));
+    a.send(&[], [0; 2], Flags::NOTIFY, TIMEOUT).expect("room");
     cluster.until_stored(1, 4);
     assert!(matches!(a.flush(SHORT), Err(Error::TimedOut { .. })), "one message waits for credit");
     for _ in 0..4 {
-        b.receive(PATIENCE).expect("stored");
+        b.receive(TIMEOUT).expect("stored");
     }
-    a.flush(PATIENCE).expect("all left");
+    a.flush(TIMEOUT).expect("all left");
     let status = a.sender().status();
     assert_eq!((status.launched, status.notified, status.acknowledged), (5, 1, 0));
 }
@@ -213,31 +213,31 @@ fn flush_waits_for_the_report_of_the_last_message() {
 fn an_acknowledgement_can_be_awaited() {
     let (_cluster, [mut a, mut b]) = pair(8, 4);
     for _ in 0..5 {
-        a.send(&[], [0; 2], Flags::ACKNOWLEDGE, PATIENCE).expect("room");
+        a.send(&[], [0; 2], Flags::ACKNOWLEDGE, TIMEOUT).expect("room");
     }
-    a.sender().wait_acknowledged(4, PATIENCE).expect("four are stored");
+    a.sender().wait_acknowledged(4, TIMEOUT).expect("four are stored");
     assert!(a.sender().wait_acknowledged(5, SHORT).is_err(), "the fifth waits for credit");
     for _ in 0..4 {
-        b.receive(PATIENCE).expect("stored");
+        b.receive(TIMEOUT).expect("stored");
     }
-    a.sender().wait_acknowledged(5, PATIENCE).expect("it came");
+    a.sender().wait_acknowledged(5, TIMEOUT).expect("it came");
 }
 
 #[test]
 fn a_refused_launch_is_told_once_with_its_reason() {
     let cluster = Cluster::new(1, "ultra", |_| {});
     let mut port = Port::from_parts(cluster.open(0, 8)).expect("a port");
-    port.send(&[], [0; 2], Flags::NOTIFY, PATIENCE).expect("room");
+    port.send(&[], [0; 2], Flags::NOTIFY, TIMEOUT).expect("room");
     // By the first flush or a later one: `launched` is stored before `refused`.
     let mut told = None;
     until("a refusal is told", || {
-        told = port.flush(PATIENCE).err();
+        told = port.flush(TIMEOUT).err();
         told.is_some()
     });
     let error = told.expect("told");
     let is_told = matches!(error, Error::Launch { count: 1, .. }) && error.to_string().contains("route");
     assert!(is_told, "{error}");
-    port.flush(PATIENCE).expect("told already");
+    port.flush(TIMEOUT).expect("told already");
     assert_eq!(port.sender().status().refusal, Some(Refusal::NoRoute));
 }
 
@@ -246,7 +246,7 @@ fn what_a_revoked_source_sends_is_discarded() {
     let (cluster, [mut a, mut b]) = pair(8, 4);
     b.revoke(node(0)).expect("it was authorized");
     assert!(matches!(b.revoke(node(0)), Err(Error::Refused { .. })));
-    a.send(&[], [0; 2], Flags::NONE, PATIENCE).expect("room");
+    a.send(&[], [0; 2], Flags::NONE, TIMEOUT).expect("room");
     (0..2).for_each(|node| cluster.settle(node));
     assert!(b.try_receive().is_none());
 }
@@ -270,10 +270,10 @@ fn a_dead_device_ends_every_wait() {
         a.set_wait_policy(policy);
         fill(&cluster, &mut a, 4);
         cluster.end();
-        assert!(matches!(a.receive(PATIENCE), Err(Error::DeviceGone { .. })), "{policy:?}");
-        let full = a.send(&[], [0; 2], Flags::NONE, PATIENCE);
+        assert!(matches!(a.receive(TIMEOUT), Err(Error::DeviceGone { .. })), "{policy:?}");
+        let full = a.send(&[], [0; 2], Flags::NONE, TIMEOUT);
         assert!(matches!(full, Err(Error::DeviceGone { .. })), "{policy:?}: {full:?}");
-        assert!(matches!(a.flush(PATIENCE), Err(Error::DeviceGone { .. })), "{policy:?}");
+        assert!(matches!(a.flush(TIMEOUT), Err(Error::DeviceGone { .. })), "{policy:?}");
         assert!(matches!(a.route(node(1)), Err(Error::DeviceGone { .. })), "{policy:?}");
     }
 }
@@ -299,9 +299,9 @@ fn a_receiver_arms_anew_before_each_sleep() {
     for number in 1..=3 {
         assert!(b.receive(SHORT).is_err());
         assert_eq!(armed(&cluster, 1), number);
-        a.send(&[], [0; 2], Flags::NONE, PATIENCE).expect("room");
-        assert_eq!(b.receiver().wait_interrupts(PATIENCE).expect("alive"), 1);
-        b.receive(PATIENCE).expect("stored");
+        a.send(&[], [0; 2], Flags::NONE, TIMEOUT).expect("room");
+        assert_eq!(b.receiver().wait_interrupts(TIMEOUT).expect("alive"), 1);
+        b.receive(TIMEOUT).expect("stored");
     }
 }
 
@@ -319,11 +319,11 @@ fn no_wake_up_is_lost_between_threads() {
         std::thread::scope(|scope| {
             scope.spawn(move || {
                 for number in 0..MESSAGES {
-                    a.send(&[number], [number; 2], Flags::NONE, PATIENCE).expect("the page empties");
+                    a.send(&[number], [number; 2], Flags::NONE, TIMEOUT).expect("the page empties");
                 }
             });
             for number in 0..MESSAGES {
-                let message = b.receive(PATIENCE).expect("it comes");
+                let message = b.receive(TIMEOUT).expect("it comes");
                 assert_eq!((message.payload(), message.tag()), (&[number][..], [number; 2]));
             }
         });

@@ -41,7 +41,7 @@ use niclab_spec::{ClusterName, Source};
 use serde_json::{Value, json};
 
 /// Long enough for a slow machine; a test that waits so long has failed.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub const TIMEOUT: Duration = Duration::from_secs(120);
 
 const SOCKET: &str = "FAKE_GUEST_SOCKET";
 const MODE: &str = "FAKE_GUEST_MODE";
@@ -405,7 +405,7 @@ pub fn lives(pid: u32) -> bool {
 
 /// Waits for something that must become true.
 pub fn wait_for(what: &str, mut is_true: impl FnMut() -> bool) {
-    let deadline = std::time::Instant::now() + PATIENCE;
+    let deadline = std::time::Instant::now() + TIMEOUT;
     while !is_true() {
         assert!(std::time::Instant::now() < deadline, "waited in vain for {what}");
         std::thread::sleep(Duration::from_millis(5));

@@ -167,7 +167,7 @@ impl Config {
     /// sender gives up what is not pushed, and sends again what is lost; one that is silent for so long is no sound
     /// card. It is taken to have the same times as this card: frames do not tell them, for a card that means harm
     /// would.
-    pub(super) fn patience(&self) -> Span {
+    pub(super) fn room_timeout(&self) -> Span {
         (self.stall + self.link().longest_wait).times(8)
     }
 

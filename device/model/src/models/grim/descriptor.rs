@@ -306,7 +306,7 @@ const DRAWN_FRAME: u64 = 10_000;
 
 /// The shortest stall of a drawn card, in microseconds. A program pushes on as soon as it sees a free slot, and the
 /// status line that tells of one, as what it pushes, waits for the bus behind all that endpoints have room for: eight
-/// of 128 slices, each of 48 KiB, are 0.4 s of PCI. A card with less patience gives up messages of sound programs.
+/// of 128 slices, each of 48 KiB, are 0.4 s of PCI. A card with less room_timeout gives up messages of sound programs.
 /// Ours: what the swarm draws.
 const STALL_US: u32 = 2_000_000;
 

@@ -248,7 +248,7 @@ impl Requester {
     /// Runs the probe timer exactly while packets wait for credit.
     fn mind_probe(&mut self, now: Time, index: usize) {
         let Some(port) = &mut self.ports[index] else {
-            debug_assert!(false, "the timer of a port that is closed is stopped");
+            debug_assert!(false, "the timer of a closed port is stopped");
             return;
         };
         if self.fifo.front(index).is_none() {

@@ -19,7 +19,7 @@ const NODES: u16 = 3;
 const REGION: u64 = 48 << 10;
 const MOST_STEPS: u32 = 200_000;
 /// Longer than a message takes while others are sent again and again.
-const PATIENCE: Span = Span::from_ns(2_000_000);
+const TIMEOUT: Span = Span::from_ns(2_000_000);
 
 fn short(node: u16, endpoint: u16, first: u32) -> Message {
     bulk(node, endpoint, first, 0)
@@ -149,7 +149,7 @@ fn an_endpoint_that_never_releases_holds_up_its_own_senders_and_nobody_else() {
         send(&mut wire, 0, 1, &bulk(1, 1, first, 700));
         let begin = wire.now;
         while wire.hosts[1].nic.delivered(1) <= first.into() {
-            assert!(wire.step() && wire.now.since(begin) < PATIENCE, "another channel's message waits");
+            assert!(wire.step() && wire.now.since(begin) < TIMEOUT, "another channel's message waits");
         }
         assert_eq!(read(&mut wire, 1, 1), [first]);
     }

@@ -9,7 +9,7 @@
 //! an interrupt for each queue.
 
 mod looks;
-pub mod patience;
+pub mod deferred;
 
 use std::time::Instant;
 

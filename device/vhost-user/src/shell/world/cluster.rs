@@ -142,8 +142,8 @@ impl Cluster {
     }
 
     /// All of it, if it is to be had within so long.
-    pub fn try_world(&self, patience: Duration) -> Option<World<'_>> {
-        let until = Instant::now() + patience;
+    pub fn try_world(&self, timeout: Duration) -> Option<World<'_>> {
+        let until = Instant::now() + timeout;
         let common = self.common.try_lock_until(until)?;
         Some(self.whole(World { nodes: Nodes::all_until(&self.slots, until)?, common }))
     }

@@ -19,7 +19,7 @@ use niclab_spec::monitor::{Answer, Request};
 use niclab_spec::report::NodeFigures;
 
 /// How long anything may take before a test fails: far longer than it does on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A daemon for `nodes` nodes.
 pub fn lab(nodes: u16) -> Lab {
@@ -58,7 +58,7 @@ impl Drop for Stop<'_> {
 pub fn until(what: &str, mut done: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !done() {
-        assert!(begin.elapsed() < PATIENCE, "timed out: {what}");
+        assert!(begin.elapsed() < TIMEOUT, "timed out: {what}");
         std::thread::yield_now();
     }
 }
@@ -85,7 +85,7 @@ pub fn stream(from: &mut GuestPort, to: &mut GuestPort, count: u64) {
                 to.announce();
             }
         }
-        assert!(begin.elapsed() < PATIENCE, "sent {sent}, received {received}, {:?}", from.status_line());
+        assert!(begin.elapsed() < TIMEOUT, "sent {sent}, received {received}, {:?}", from.status_line());
         std::thread::yield_now();
     }
 }

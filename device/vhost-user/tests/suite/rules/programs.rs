@@ -23,9 +23,9 @@ use proptest::prelude::*;
 use crate::common::{Stop, lab_with, stats, until};
 
 /// How long a program may go on with faulty cards, which may leave it waiting for ever.
-const FAULTY_PATIENCE: Duration = Duration::from_millis(300);
+const FAULTY_TIMEOUT: Duration = Duration::from_millis(300);
 /// And with sound ones.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// An open port, and where its region lies.
 type Seat<T> = (RegionPort<<T as Transport>::Records>, (u64, u64));
@@ -229,7 +229,7 @@ fn perform<T: Transport>(
     if case.is_stopping {
         guests[1].connection().stop_machine().unwrap();
     }
-    let patience = if case.is_faulty { FAULTY_PATIENCE } else { PATIENCE };
+    let timeout = if case.is_faulty { FAULTY_TIMEOUT } else { TIMEOUT };
     std::thread::scope(|scope| {
         let _stop = Stop(&is_over);
         let (is_over, done) = (&is_over, &done);
@@ -247,7 +247,7 @@ fn perform<T: Transport>(
         if case.is_stopping {
             stop_machines(lab, &guests, || threads.iter().all(|thread| thread.is_finished()));
         }
-        while begin.elapsed() < patience && !threads.iter().all(|thread| thread.is_finished()) {
+        while begin.elapsed() < timeout && !threads.iter().all(|thread| thread.is_finished()) {
             std::thread::sleep(Duration::from_millis(1));
         }
     });
@@ -370,7 +370,7 @@ fn programs_that_take_turns_keep_the_rules() {
         // Each is told once, in whichever round it looks.
         let mut waiting: Vec<_> = players.iter_mut().collect();
         while !waiting.is_empty() {
-            assert!(begin.elapsed() < PATIENCE, "{model}");
+            assert!(begin.elapsed() < TIMEOUT, "{model}");
             waiting.retain_mut(|Player { program, seats, verifier, .. }| {
                 program.take_turn(seats, verifier).unwrap() != InTurn::Over
             });

@@ -159,7 +159,7 @@ impl Grim {
     /// A message waits for room, or one that may hold it has come so far.
     fn mind_room(&mut self, at: Time) {
         if !self.waiting.is_empty() && !self.timers.is_running(Timer::Room, 0) {
-            self.timers.start(Timer::Room, 0, at, self.config.patience());
+            self.timers.start(Timer::Room, 0, at, self.config.room_timeout());
         }
     }
 
@@ -169,7 +169,7 @@ impl Grim {
     pub(super) fn take_room_back(&mut self, now: Time) {
         let waiting = self.waiting.iter().filter_map(|place| self.links[*place].queue.front());
         let wanted: BTreeSet<u16> = waiting.map(|held| held.fragment.endpoint).collect();
-        let patience = self.config.patience();
+        let room_timeout = self.config.room_timeout();
         let mut next: Option<Time> = None;
         for place in 0..self.links.len() {
             let is_holding = |joining: &Joining| {
@@ -179,7 +179,7 @@ impl Grim {
             let Some(mut joining) = self.links[place].joining.take_if(|joining| is_holding(joining)) else {
                 continue;
             };
-            let due = joining.visible + patience;
+            let due = joining.visible + room_timeout;
             if due > now {
                 next = next.into_iter().chain([due]).min();
             } else {

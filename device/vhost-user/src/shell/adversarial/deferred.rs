@@ -16,12 +16,12 @@ pub const QUIET: Duration = Duration::from_millis(5);
 
 /// By which the thread is told to end.
 #[derive(Debug, Default)]
-pub struct Patience {
+pub struct DeferredTimer {
     stop: Mutex<bool>,
     wake: Condvar,
 }
 
-impl Patience {
+impl DeferredTimer {
     /// Starts the thread, if a card of `shell` is adversarial.
     ///
     /// # Errors
@@ -31,7 +31,7 @@ impl Patience {
             return Ok(None);
         }
         let shell = Arc::clone(shell);
-        let watch = move || shell.patience().watch(&shell);
+        let watch = move || shell.deferred_timer().watch(&shell);
         std::thread::Builder::new().name("adversarial".to_owned()).spawn(watch).map(Some)
     }
 
