@@ -15,13 +15,13 @@ use thiserror::Error;
 
 use crate::cache::{Cache, Key, KeyBuilder, remove_all};
 use crate::command::{stream, tree_command};
+use crate::debug_kernel::current_kernel;
 use crate::error::{At, ImageError};
 use crate::module::{self, DRIVER, keep_notes};
 use crate::own_kernel::{ModuleTreeError, OwnKernel};
 use crate::progress::{Progress, step};
 use crate::sandbox::Sandbox;
 use crate::tree::Tree;
-use crate::debug_kernel::current_kernel;
 
 /// Change it when the code below changes what is built.
 const RECIPE: &str = "driver 2";

@@ -140,9 +140,7 @@ pub enum ImageError {
     },
 
     /// No debug kernel can be used.
-    #[error(
-        "there is no debug kernel: {why}; `{command}` builds it, which takes a while and is done once"
-    )]
+    #[error("there is no debug kernel: {why}; `{command}` builds it, which takes a while and is done once")]
     NoDebugKernel {
         /// Why.
         why: &'static str,

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use crate::cache::Cache;
+use crate::debug_kernel::current_kernel;
 use crate::driver::{self, BUILT_AT, DriverKernel, DriverModule};
 use crate::error::{At, ImageError};
 use crate::tree::Tree;
-use crate::debug_kernel::current_kernel;
 
 /// The file that editors look for (Clang, "JSON Compilation Database Format Specification").
 const COMPILE_COMMANDS: &str = "compile_commands.json";

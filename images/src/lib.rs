@@ -21,6 +21,7 @@ mod cache;
 mod command;
 mod coverage;
 mod cpio;
+mod debug_kernel;
 mod disk;
 mod driver;
 mod error;
@@ -36,7 +37,6 @@ mod symbols;
 mod tree;
 mod unpack;
 mod vmlinux;
-mod debug_kernel;
 
 use std::path::{Path, PathBuf};
 
@@ -49,6 +49,7 @@ use crate::tree::Tree;
 
 pub use crate::cache::{Cache, Key, KeyBuilder, abandon};
 pub use crate::coverage::{Counted, CoverageError, FileCoverage, coverage};
+pub use crate::debug_kernel::{DebugKernel, DebugTool, build_kernel, current_kernel};
 pub use crate::driver::{BUILT_AT, DriverError, DriverKernel, DriverModule, ensure_driver, is_driver_source};
 pub use crate::error::ImageError;
 pub use crate::export::export_driver;
@@ -57,7 +58,6 @@ pub use crate::progress::{Progress, Silent, Terminal};
 pub use crate::survey::{HostTool, Survey, survey};
 pub use crate::symbols::{LoadedModule, Place, places};
 pub use crate::tree::QemuCommand;
-pub use crate::debug_kernel::{DebugTool, DebugKernel, build_kernel, current_kernel};
 
 /// What guests shall have.
 #[derive(Debug, Clone, Default)]

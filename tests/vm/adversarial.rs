@@ -18,7 +18,8 @@ fn kinds(outcome: Outcome, what: &str) -> BTreeSet<String> {
     let nodes = report["nodes"].as_array().unwrap_or_else(|| panic!("{what}: no nodes: {outcome}"));
     let mut kinds = BTreeSet::new();
     for node in nodes {
-        let counts = node["adversarial"].as_object().unwrap_or_else(|| panic!("{what}: a kind card: {outcome}"));
+        let counts =
+            node["adversarial"].as_object().unwrap_or_else(|| panic!("{what}: a kind card: {outcome}"));
         kinds.extend(
             counts.iter().filter(|(_, count)| count.as_u64() > Some(0)).map(|(kind, _)| kind.clone()),
         );
@@ -62,7 +63,8 @@ fn the_own_driver_serves_adversarial_cards_of_every_model() {
     for (model, seeds) in runs {
         met.extend(at_once(seeds, |seed| {
             let (niclab, number) = (Niclab::new(), seed.to_string());
-            let run = ["run", "--nic", model, "--adversarial", &number, "--rules", "fail", "--report", "json"];
+            let run =
+                ["run", "--nic", model, "--adversarial", &number, "--rules", "fail", "--report", "json"];
             let outcome = niclab.run(run.iter().chain(&["--", "sh", "-c", SHORT]));
             kinds(outcome, &format!("{model}, seed {seed}"))
         }));

@@ -40,7 +40,8 @@ fn a_good_driver_passes_and_what_can_be_seen_of_a_bad_one_is_told_with_the_line_
 
 /// The cases of a run, and how it ended.
 fn cases(niclab: &Niclab, conform: &[&str]) -> (i32, Vec<Value>) {
-    let outcome = niclab.run([&["conform", "--case", "adversarial", "--one-boot", "--json"], conform].concat());
+    let outcome =
+        niclab.run([&["conform", "--case", "adversarial", "--one-boot", "--json"], conform].concat());
     let cases = outcome.json()["cases"].as_array().cloned().unwrap_or_else(|| panic!("no cases: {outcome}"));
     (outcome.code(), cases)
 }

@@ -1,5 +1,6 @@
 //! Clusters that are really booted. Each test reads as what a user does and what they then see.
 
+mod adversarial;
 mod collectives;
 mod conform;
 mod device_faults;
@@ -26,4 +27,3 @@ mod stops;
 mod template;
 mod template_attacks;
 mod terminal;
-mod adversarial;

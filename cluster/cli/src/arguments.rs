@@ -2,7 +2,10 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::{Args, Parser, Subcommand, ValueEnum, builder::{PossibleValue, PossibleValuesParser}};
+use clap::{
+    Args, Parser, Subcommand, ValueEnum,
+    builder::{PossibleValue, PossibleValuesParser},
+};
 use niclab_bench::{BenchSection, compare::DEFAULT_PROFILE, figures::PaperFigures};
 use niclab_cluster::{
     arguments::{ClusterArgs, NodeExitArgs, rule_checking, seed},

@@ -422,10 +422,8 @@ impl Checker<'_> {
         };
         let image = file.image.as_deref().map(|path| self.source.path_of(path));
         let of_image = "correct the path, which starts at the folder of the cluster file";
-        let of_kernel = format!(
-            "{of_image}, or say `{}`: the one that `niclab kernel build` makes",
-            GuestKernel::DEBUG
-        );
+        let of_kernel =
+            format!("{of_image}, or say `{}`: the one that `niclab kernel build` makes", GuestKernel::DEBUG);
         if let Some(path) = kernel.filter(|path| !path.exists()) {
             let what = format!("there is neither a file nor a folder {}", path.display());
             self.report("kernel", what, &of_kernel);

@@ -67,8 +67,8 @@ impl Source {
     /// # Errors
     /// [`SpecError::Invalid`] with the place of the syntax error, unknown key or wrong type.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, SpecError> {
-        let parsed =
-            toml::from_str(&self.text).map_err(|error| SpecError::Invalid(vec![self.parse_problem(&error)]))?;
+        let parsed = toml::from_str(&self.text)
+            .map_err(|error| SpecError::Invalid(vec![self.parse_problem(&error)]))?;
         self.old_keys().iter().for_each(|warning| log::warn!("{warning}"));
         Ok(parsed)
     }

@@ -16,9 +16,9 @@ use super::conduct::conduct;
 use crate::{
     arguments::ClusterArgs,
     boot::{prepare, running::RunningCluster},
+    debug_kernel::{self, KernelFindings},
     host::{exit_code::OWN_FAILURE, runtime::RuntimeRoot},
     report::live::{CommandOutcome, Measurement, Outcome},
-    debug_kernel::{self, KernelFindings},
 };
 
 /// Longest wall time of one workload.

@@ -30,8 +30,8 @@ use self::{
 use crate::{
     boot::running::Failure,
     daemon::rules::broken_rules_text,
-    programs::simulator::Refused,
     debug_kernel::{self, KernelFindings},
+    programs::simulator::Refused,
 };
 
 /// No budget is broken: all held, or wall time did not decide.

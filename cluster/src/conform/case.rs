@@ -20,7 +20,11 @@ const FAULTS: [Fault; 7] = [
     Fault { key: "bad_status", is_only_late: false, set: |faults| faults.bad_status = 0.05 },
     Fault { key: "delay", is_only_late: true, set: |faults| faults.delay = 0.1 },
     Fault { key: "lost_interrupt", is_only_late: true, set: |faults| faults.lost_interrupt = 0.2 },
-    Fault { key: "duplicated_interrupt", is_only_late: true, set: |faults| faults.duplicated_interrupt = 0.2 },
+    Fault {
+        key: "duplicated_interrupt",
+        is_only_late: true,
+        set: |faults| faults.duplicated_interrupt = 0.2,
+    },
     Fault { key: "invalid_value", is_only_late: false, set: |faults| faults.invalid_value = 0.1 },
 ];
 
@@ -184,7 +188,8 @@ impl Choice {
             return of(kind, self.seeds.unwrap_or(1), false).collect();
         }
         let usual = Kind::all().flat_map(|kind| of(kind, kind.seeds(self.seeds), false));
-        let watched = ON_DEBUG_KERNEL.into_iter().filter(|_| self.with_debug_kernel).flat_map(|kind| of(kind, 1, true));
+        let watched =
+            ON_DEBUG_KERNEL.into_iter().filter(|_| self.with_debug_kernel).flat_map(|kind| of(kind, 1, true));
         usual.chain(watched).collect()
     }
 }
@@ -239,7 +244,10 @@ mod tests {
         assert_eq!(adversarial as u64, DEFAULT_SEEDS);
         let watched = Choice { with_debug_kernel: true, ..choice }.cases();
         assert_eq!(watched[..default.len()], default);
-        assert_eq!(watched[default.len()..].iter().map(|case| case.kind).collect::<Vec<_>>(), ON_DEBUG_KERNEL);
+        assert_eq!(
+            watched[default.len()..].iter().map(|case| case.kind).collect::<Vec<_>>(),
+            ON_DEBUG_KERNEL
+        );
         assert!(watched[default.len()..].iter().all(|case| case.on_debug_kernel));
         let seeds = |only, seeds| {
             let cases = Choice { only: Some(only), from: 7, seeds, with_debug_kernel: true }.cases();

@@ -426,8 +426,9 @@ mod tests {
         let choice = case::Choice { from: 1, with_debug_kernel: true, ..case::Choice::default() };
         let cases = choice.cases();
         assert_eq!(in_one_boot(&cases), None, "{:?}", cases[0]);
-        let adversarial =
-            |on_debug_kernel| move |case: &Case| (case.kind, case.on_debug_kernel) == (Kind::Adversarial, on_debug_kernel);
+        let adversarial = |on_debug_kernel| {
+            move |case: &Case| (case.kind, case.on_debug_kernel) == (Kind::Adversarial, on_debug_kernel)
+        };
         let first = |on_debug_kernel| cases.iter().position(adversarial(on_debug_kernel)).unwrap();
         assert_eq!(in_one_boot(&cases[first(false)..]), Some(case::DEFAULT_SEEDS as usize));
         assert_eq!(in_one_boot(&cases[first(true)..]), Some(1));

@@ -9,9 +9,7 @@ use std::{
 
 use niclab_spec::{
     DeviceFaults, DeviceFaultsChange, FaultsChange,
-    monitor::{
-        Answer, DaemonHealth, DaemonStats, Heartbeat, LinkStates, RULES_WAIT, Request, STATS_VERSION,
-    },
+    monitor::{Answer, DaemonHealth, DaemonStats, Heartbeat, LinkStates, RULES_WAIT, Request, STATS_VERSION},
 };
 use thiserror::Error;
 

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 
 use anyhow::Result;
-use niclab_images::{Counted, CoverageError, FileCoverage, DebugTool};
+use niclab_images::{Counted, CoverageError, DebugTool, FileCoverage};
 use niclab_output::OutputFile;
 use thiserror::Error;
 
@@ -56,8 +56,10 @@ pub enum Uncovered {
 /// # Errors
 /// [`Uncovered::Kernel`].
 pub fn check(plan: &Plan) -> Result<(), Uncovered> {
-    let counts =
-        plan.debug_kernel.as_ref().is_some_and(|debug_kernel| debug_kernel.kernel.tools.contains(&DebugTool::Gcov));
+    let counts = plan
+        .debug_kernel
+        .as_ref()
+        .is_some_and(|debug_kernel| debug_kernel.kernel.tools.contains(&DebugTool::Gcov));
     if counts { Ok(()) } else { Err(Uncovered::Kernel) }
 }
 

@@ -7,7 +7,7 @@ mod guest;
 use std::{fmt::Write as _, fs::File, path::Path, time::Duration};
 
 use anyhow::Result;
-use niclab_images::{Cache, DriverModule, DebugTool};
+use niclab_images::{Cache, DebugTool, DriverModule};
 use niclab_spec::report::KernelFinding;
 
 use self::guest::Answer;
@@ -16,7 +16,7 @@ use crate::{
         command::{self, CommandError, NodeCommand},
         running::RunningCluster,
     },
-    plan::{NodePlan, Plan, DebugKernelPlan},
+    plan::{DebugKernelPlan, NodePlan, Plan},
 };
 
 /// How long a guest may take to say what it found; it waits for 6 s itself.
@@ -49,8 +49,7 @@ pub struct KernelFindings {
 /// [`crate::boot::running::Failure`] when the cluster ends.
 pub fn look(running: &mut RunningCluster) -> Result<Vec<KernelFindings>> {
     let Some(debug_kernel) = running.plan().debug_kernel.clone() else { return Ok(Vec::new()) };
-    let names: Vec<String> =
-        debug_kernel.kernel.tools.iter().map(|tool| tool.name().to_owned()).collect();
+    let names: Vec<String> = debug_kernel.kernel.tools.iter().map(|tool| tool.name().to_owned()).collect();
     let limit = LIMIT * running.plan().timeout_factor;
     let command = |rank, _: &NodePlan| NodeCommand::shell(rank, guest::ASK, &names);
     let texts = match command::run_on_all(running, command, limit) {

@@ -10,7 +10,7 @@ use std::{
 };
 
 use niclab_agent::Identity;
-use niclab_images::{Cache, DriverModule, Images, DebugKernel};
+use niclab_images::{Cache, DebugKernel, DriverModule, Images};
 use niclab_spec::{
     Cluster, ClusterName, MacAddress, Node, OnNodeExit, RuleChecking,
     daemon::{DaemonConfig, NodeSockets},

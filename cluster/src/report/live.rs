@@ -16,8 +16,8 @@ use super::{
 use crate::{
     boot::{node_end::NodeEnd, running::RunningCluster},
     daemon::monitor,
-    guests::program::ProgramFailure,
     debug_kernel::KernelFindings,
+    guests::program::ProgramFailure,
 };
 
 /// What every counter counted in the time that is reported.

@@ -7,7 +7,7 @@ use niclab_model::time::Time;
 use niclab_workloads::{FlowId, Script};
 
 use crate::checker::Checker;
-use crate::host::{Effects, Host, Parcel, next_event};
+use crate::host::{Effects, Host, InlinePacket, next_event};
 use crate::observer::Observer;
 use crate::queue::{Event, Queue, Slab};
 
@@ -32,14 +32,14 @@ impl Node {
 pub(crate) struct Flight {
     /// The node that sends it.
     pub(crate) from: u16,
-    pub(crate) parcel: Parcel,
+    pub(crate) packet: InlinePacket,
     /// Where it is going, once it has entered the switch.
     transit: Option<Transit>,
 }
 
 /// What a part has for the nodes of another one.
 #[derive(Default)]
-pub(crate) struct Outbox {
+pub(crate) struct Transfer {
     /// Frames that are through the switch, with the nodes that caused it.
     flights: Vec<(u16, Flight)>,
     /// Flows over which a message was sent.
@@ -51,10 +51,10 @@ pub(crate) struct Others {
     /// How many nodes each has, but for the last.
     pub(crate) nodes_each: usize,
     /// What is for each of them, this one included.
-    pub(crate) outboxes: Vec<Outbox>,
+    pub(crate) outgoing: Vec<Transfer>,
     /// What is from each of them.
-    pub(crate) inboxes: Vec<Outbox>,
-    /// The soonest phase with something in the outboxes.
+    pub(crate) incoming: Vec<Transfer>,
+    /// The soonest phase with something in the outgoing.
     pub(crate) soonest: Option<u64>,
 }
 
@@ -129,7 +129,7 @@ impl Part {
     /// What other parts had for this one.
     fn take_in(&mut self, phase: u64) {
         let Some(others) = &mut self.others else { return };
-        for inbox in &mut others.inboxes {
+        for inbox in &mut others.incoming {
             for (cause, flight) in inbox.flights.drain(..) {
                 let Some(Transit { to, ready, .. }) = flight.transit else { continue };
                 let frame = self.flights.put(flight);
@@ -147,9 +147,9 @@ impl Part {
         for (flow, to) in self.checker.take_sent() {
             let place = usize::from(to) / others.nodes_each;
             if place * others.nodes_each != self.first
-                && let Some(outbox) = others.outboxes.get_mut(place)
+                && let Some(transfer) = others.outgoing.get_mut(place)
             {
-                outbox.sent.push(flow);
+                transfer.sent.push(flow);
             }
         }
     }
@@ -158,18 +158,18 @@ impl Part {
     pub(crate) fn depart(&mut self, now: Time, node: u16, place: u32, observer: Option<&mut Observer<'_>>) {
         let Some(flight) = self.flights.get_mut(place) else { return };
         self.clock = self.clock.max(now);
-        let Parcel { frame, message, passage, concern } = &flight.parcel;
+        let InlinePacket { frame, message, passage, concern } = &flight.packet;
         // What a station sends to all the Ethernet function beside it hears without the link.
-        let own =
-            (*concern == Concern::All).then(|| Parcel { concern: Concern::Host, ..flight.parcel.clone() });
+        let own = (*concern == Concern::All)
+            .then(|| InlinePacket { concern: Concern::Host, ..flight.packet.clone() });
         let mut transits = Transits::new();
         self.fabric.enter(*passage, node, frame, *message, &mut transits);
         if let Some(observer) = observer {
             observer.on_sent(now, node, frame, transits.is_empty());
         }
-        if let Some(parcel) = own {
-            let at = parcel.passage.tail;
-            let frame = self.flights.put(Flight { from: node, parcel, transit: None });
+        if let Some(packet) = own {
+            let at = packet.passage.tail;
+            let frame = self.flights.put(Flight { from: node, packet, transit: None });
             self.queue.push(at, node, node, Event::Arrive { frame });
         }
         let Some((last, others)) = transits.split_last() else { return self.flights.remove(place) };
@@ -177,9 +177,9 @@ impl Part {
         flight.transit = Some(*last);
         // Most frames go to one node, and stay where they are.
         if !others.is_empty() {
-            let parcel = flight.parcel.clone();
+            let packet = flight.packet.clone();
             for transit in others {
-                let flight = Flight { from: node, parcel: parcel.clone(), transit: Some(*transit) };
+                let flight = Flight { from: node, packet: packet.clone(), transit: Some(*transit) };
                 let frame = self.flights.put(flight);
                 self.send_on(node, transit, frame);
             }
@@ -196,9 +196,9 @@ impl Part {
         {
             let phase = self.queue.phase_of(ready, event);
             others.soonest = Some(others.soonest.map_or(phase, |soonest| soonest.min(phase)));
-            let outbox = others.outboxes.get_mut(usize::from(to) / others.nodes_each);
-            if let (Some(outbox), Some(flight)) = (outbox, self.flights.take(place)) {
-                outbox.flights.push((cause, flight));
+            let transfer = others.outgoing.get_mut(usize::from(to) / others.nodes_each);
+            if let (Some(transfer), Some(flight)) = (transfer, self.flights.take(place)) {
+                transfer.flights.push((cause, flight));
             }
             return;
         }
@@ -209,7 +209,7 @@ impl Part {
     pub(crate) fn cross(&mut self, now: Time, node: u16, place: u32, observer: Option<&mut Observer<'_>>) {
         let Some(flight) = self.flights.get_mut(place) else { return };
         let Some(transit) = flight.transit else { return };
-        let Parcel { frame, message, .. } = &flight.parcel;
+        let InlinePacket { frame, message, .. } = &flight.packet;
         self.clock = self.clock.max(now);
         let mut deliveries = Deliveries::new();
         self.fabric.leave(&transit, frame.len(), *message, &mut deliveries);
@@ -217,13 +217,13 @@ impl Part {
             observer.on_forwarded(now, transit.to, frame, &deliveries);
         }
         let Some((last, others)) = deliveries.split_last() else { return self.flights.remove(place) };
-        let parcel = (!others.is_empty()).then(|| flight.parcel.clone());
-        flight.parcel.arrive(last);
-        if let Some(parcel) = parcel {
+        let packet = (!others.is_empty()).then(|| flight.packet.clone());
+        flight.packet.arrive(last);
+        if let Some(packet) = packet {
             for delivery in others {
-                let mut parcel = parcel.clone();
-                parcel.arrive(delivery);
-                let frame = self.flights.put(Flight { from: node, parcel, transit: None });
+                let mut packet = packet.clone();
+                packet.arrive(delivery);
+                let frame = self.flights.put(Flight { from: node, packet, transit: None });
                 self.queue.push(delivery.at, delivery.to, node, Event::Arrive { frame });
             }
         }
@@ -233,7 +233,7 @@ impl Part {
     pub(crate) fn arrive(&mut self, now: Time, number: u16, place: u32) {
         let Some(flight) = self.flights.get(place) else { return };
         let Some(node) = self.nodes.get_mut(usize::from(number).wrapping_sub(self.first)) else { return };
-        node.host.arrive(now, &flight.parcel, &mut self.checker, &mut self.effects);
+        node.host.arrive(now, &flight.packet, &mut self.checker, &mut self.effects);
         self.flights.remove(place);
         self.clock = self.clock.max(now);
         self.settle(now, number);
@@ -267,9 +267,9 @@ impl Part {
     /// After anything that a node's NIC was told at `now`: its frames go on their way, and its next events are set.
     pub(crate) fn settle(&mut self, now: Time, number: u16) {
         // Most events send nothing.
-        while let Some(parcel) = self.effects.frames.pop_front() {
-            let at = parcel.passage.head;
-            let frame = self.flights.put(Flight { from: number, parcel, transit: None });
+        while let Some(packet) = self.effects.frames.pop_front() {
+            let at = packet.passage.head;
+            let frame = self.flights.put(Flight { from: number, packet, transit: None });
             // Who shares a wire with all others has no lane of its own.
             let lane = if self.has_medium { 0 } else { number };
             self.queue.push(at, lane, number, Event::Depart { frame });

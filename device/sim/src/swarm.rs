@@ -72,7 +72,13 @@ impl Swarm {
     /// The same, of one model alone, and with cards that are adversarial: each run's are by the sum of `adversarial` and its own
     /// seed.
     #[must_use]
-    pub fn of(model: Option<NicModel>, adversarial: Option<u64>, seed: u64, count: usize, threads: usize) -> Self {
+    pub fn of(
+        model: Option<NicModel>,
+        adversarial: Option<u64>,
+        seed: u64,
+        count: usize,
+        threads: usize,
+    ) -> Self {
         let results: Vec<Mutex<Option<SwarmRun>>> = (0..count).map(|_| Mutex::new(None)).collect();
         let next = AtomicUsize::new(0);
         let work = || {

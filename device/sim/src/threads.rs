@@ -15,7 +15,7 @@ use niclab_model::time::Time;
 
 use crate::bound::{Bound, FUTILE, Progress};
 use crate::host::Effects;
-use crate::part::{Others, Outbox, Part};
+use crate::part::{Others, Part, Transfer};
 use crate::queue::{Queue, Slab};
 
 /// How often a thread looks for what another one is about to hand to it before it sleeps: a window of some thousand
@@ -120,14 +120,14 @@ fn exchange(parts: &mut [Part]) -> Option<u64> {
     let next = own.chain(under_way).min();
     for from in 0..parts.len() {
         for to in 0..parts.len() {
-            let outbox = parts[from].others.as_mut().and_then(|others| others.outboxes.get_mut(to));
-            let mut outbox = outbox.map(std::mem::take).unwrap_or_default();
-            if let Some(inbox) = parts[to].others.as_mut().and_then(|others| others.inboxes.get_mut(from)) {
+            let transfer = parts[from].others.as_mut().and_then(|others| others.outgoing.get_mut(to));
+            let mut transfer = transfer.map(std::mem::take).unwrap_or_default();
+            if let Some(inbox) = parts[to].others.as_mut().and_then(|others| others.incoming.get_mut(from)) {
                 // It is empty, and goes back for the room that it has.
-                std::mem::swap(inbox, &mut outbox);
+                std::mem::swap(inbox, &mut transfer);
             }
-            if let Some(place) = parts[from].others.as_mut().and_then(|others| others.outboxes.get_mut(to)) {
-                *place = outbox;
+            if let Some(place) = parts[from].others.as_mut().and_then(|others| others.outgoing.get_mut(to)) {
+                *place = transfer;
             }
         }
         if let Some(others) = &mut parts[from].others {
@@ -150,7 +150,7 @@ fn messages_of<'a>(parts: impl IntoIterator<Item = &'a Part>) -> u64 {
 fn divide(whole: &mut Part, threads: usize, most_in_phase: u64) -> Vec<Part> {
     let nodes_each = whole.nodes.len().div_ceil(threads).max(1);
     let count = whole.nodes.len().div_ceil(nodes_each);
-    let outboxes = || (0..count).map(|_| Outbox::default()).collect();
+    let outgoing = || (0..count).map(|_| Transfer::default()).collect();
     let mut nodes = std::mem::take(&mut whole.nodes).into_iter();
     let fabrics = whole.fabric.divide(nodes_each);
     let mut parts: Vec<Part> = (0..)
@@ -169,8 +169,8 @@ fn divide(whole: &mut Part, threads: usize, most_in_phase: u64) -> Vec<Part> {
             has_medium: false,
             others: (count > 1).then(|| Others {
                 nodes_each,
-                outboxes: outboxes(),
-                inboxes: outboxes(),
+                outgoing: outgoing(),
+                incoming: outgoing(),
                 soonest: None,
             }),
         })

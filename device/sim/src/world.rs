@@ -6,10 +6,10 @@ use niclab_model::conventional::Conventional;
 use niclab_model::fabric::faults::Faults;
 use niclab_model::fabric::link::LinkError;
 use niclab_model::fabric::{Fabric, FabricConfig};
+use niclab_model::nic::adversarial::{Adversarial, AdversarialNic};
 use niclab_model::nic::fault_injector::{FaultInjector, FaultyNic, Rates};
 use niclab_model::nic::hand_over::{HandOver, Switch};
 use niclab_model::nic::registry::{self, AnyNic, BuildError, Promises};
-use niclab_model::nic::adversarial::{Adversarial, AdversarialNic};
 use niclab_model::platform::profile::Profile;
 use niclab_model::time::{EndOfTime, Passage, Span, Time};
 use niclab_observe::timeline::Owner;
@@ -345,11 +345,11 @@ impl<'a> World<'a> {
         if let Some((node, place)) = begun
             && let Some(flight) = self.part.flights.get_mut(place)
         {
-            let passage = &mut flight.parcel.passage;
+            let passage = &mut flight.packet.passage;
             *passage = Passage { head: passage.head.max(now), tail: passage.tail.max(now) };
             // A card that has not all of a frame when it begins holds the wire until it has.
             let held = passage.tail.since(passage.head);
-            let slot = self.part.fabric.slot(node, flight.parcel.frame.len());
+            let slot = self.part.fabric.slot(node, flight.packet.frame.len());
             let until = now + slot.max(held);
             self.medium.iter_mut().for_each(|medium| medium.hold(until));
             self.depart(now, node, place);

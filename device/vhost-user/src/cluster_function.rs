@@ -24,7 +24,7 @@ use vmm_sys_util::event::{EventConsumer, EventNotifier};
 
 use crate::ethernet::steering::Switches;
 use crate::link::Link;
-use crate::map_request::{MapRequests, News, TIMEOUT, Seat};
+use crate::map_request::{MapRequests, News, Seat, TIMEOUT};
 use crate::memory::DmaMemory;
 use crate::ring::Burst;
 use crate::shell::Shell;

@@ -10,8 +10,8 @@ use crate::config::{self, ConfigError};
 use crate::connection::{ServeError, Server};
 use crate::monitor::{Monitor, MonitorError};
 use crate::shell::Shell;
-use crate::shell::quiet::Quiet;
 use crate::shell::adversarial::deferred::DeferredTimer;
+use crate::shell::quiet::Quiet;
 use crate::shell::wait::Policy;
 use crate::slice::ShortSlice;
 

@@ -17,7 +17,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use niclab_assembly::figures::{
-    device_faults, entries, fabric, histogram, link_events, named, nic_counts, peripherals, refusals, adversarial,
+    adversarial, device_faults, entries, fabric, histogram, link_events, named, nic_counts, peripherals,
+    refusals,
 };
 use niclab_model::nic::adversarial::Adversarial;
 use niclab_model::platform::histogram::Histogram;
@@ -254,9 +255,8 @@ fn answer_while(shell: &Shell, heart: &Heart, request: &Request, is_asked: &dyn 
             let place = |node| world.nodes.card_mut(node).map(|card| card.place_broken(*number, guest_at));
             number_of(shell, node).map(place).map_or_else(refused, |_| Answer::Done)
         }),
-        Request::SetAdversarialSeed { nodes, seed } => {
-            set_adversarial_seed(shell, heart, nodes, *seed).map(|set| set.map_or_else(refused, |()| Answer::Done))
-        }
+        Request::SetAdversarialSeed { nodes, seed } => set_adversarial_seed(shell, heart, nodes, *seed)
+            .map(|set| set.map_or_else(refused, |()| Answer::Done)),
         Request::SetDeviceFaults { node, faults } => {
             let set = change_device_faults(shell, heart, node, |_| Ok(faults.clone()));
             set.map(|set| set.map_or_else(refused, |_| Answer::Done))
@@ -531,7 +531,9 @@ fn card_figures(card: &Card) -> NodeFigures {
     }
     (figures.device_faults, figures.device_fault_log) = device_faults(&*card.nic);
     figures.adversarial = adversarial(card.nic.adversarial().into_iter().flat_map(Adversarial::counts));
-    figures.adversarial.append(&mut adversarial(card.adversary.iter().flat_map(|adversary| adversary.counts())));
+    figures
+        .adversarial
+        .append(&mut adversarial(card.adversary.iter().flat_map(|adversary| adversary.counts())));
     // Shell and model have the same seeds.
     figures.adversarial_seed = card.nic.adversarial().map(Adversarial::seed);
     figures.adversarial_reseeds = card.nic.adversarial().map_or(0, Adversarial::reseeds);

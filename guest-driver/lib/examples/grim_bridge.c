@@ -62,19 +62,19 @@ static uint32_t address_of(unsigned rank)
 	return ntohl(address.s_addr);
 }
 
-static void on_ready(grim_outbox *outbox, const grim_message *message, void *user)
+static void on_ready(grim_queue *send_queue, const grim_message *message, void *user)
 {
-	(void)outbox;
+	(void)send_queue;
 	(void)message;
 	((struct state *)user)->ready++;
 }
 
-static void on_bridged(grim_outbox *outbox, const grim_message *message, void *user)
+static void on_bridged(grim_queue *send_queue, const grim_message *message, void *user)
 {
 	const uint8_t *payload = message->payload;
 	struct state *state = user;
 
-	(void)outbox;
+	(void)send_queue;
 	state->answers++;
 	state->is_wrong |= message->bytes != BYTES || message->arguments[0] != 2;
 	state->is_wrong |= message->arguments[3] != ((uint32_t)SOCKET_PORT << 16 | BRIDGE_PORT);

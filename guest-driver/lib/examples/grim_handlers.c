@@ -28,7 +28,7 @@ static void check(int result, const char *what)
 }
 
 /* Sends the payload back, every byte one more. */
-static void on_question(grim_outbox *outbox, const grim_message *message, void *user)
+static void on_question(grim_queue *send_queue, const grim_message *message, void *user)
 {
 	const uint8_t *payload = message->payload;
 	struct state *state = user;
@@ -37,25 +37,25 @@ static void on_question(grim_outbox *outbox, const grim_message *message, void *
 	state->questions++;
 	for (uint64_t index = 0; index < message->bytes && index < BYTES; index++)
 		bytes[index] = payload[index] + 1;
-	check(grim_outbox_bulk(outbox, 0, message->source_node, message->source_port, state->answer, message->arguments,
+	check(grim_queue_bulk(send_queue, 0, message->source_node, message->source_port, state->answer, message->arguments,
 			       bytes, message->bytes), "answer");
 }
 
-static void on_answer(grim_outbox *outbox, const grim_message *message, void *user)
+static void on_answer(grim_queue *send_queue, const grim_message *message, void *user)
 {
 	const uint8_t *payload = message->payload;
 	struct state *state = user;
 
-	(void)outbox;
+	(void)send_queue;
 	state->answers++;
 	state->is_wrong |= message->bytes != BYTES;
 	for (uint64_t index = 0; index < message->bytes; index++)
 		state->is_wrong |= payload[index] != (uint8_t)(index + message->arguments[0] + 1);
 }
 
-static void on_over(grim_outbox *outbox, const grim_message *message, void *user)
+static void on_over(grim_queue *send_queue, const grim_message *message, void *user)
 {
-	(void)outbox;
+	(void)send_queue;
 	(void)message;
 	((struct state *)user)->over++;
 }

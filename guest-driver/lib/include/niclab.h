@@ -316,7 +316,7 @@ typedef struct grim grim;
 /**
  * What a handler sends by, while it runs.
  */
-typedef struct grim_outbox grim_outbox;
+typedef struct grim_queue grim_queue;
 
 /**
  * A NIC.
@@ -461,10 +461,10 @@ typedef struct {
 } grim_message;
 
 /**
- * A handler. It sends by grim_outbox_short() and grim_outbox_bulk(), and must not call anything else of the library
+ * A handler. It sends by grim_queue_short() and grim_queue_bulk(), and must not call anything else of the library
  * with the handle that is polled.
  */
-typedef void (*grim_handler)(grim_outbox *outbox, const grim_message *message, void *user);
+typedef void (*grim_handler)(grim_queue *send_queue, const grim_message *message, void *user);
 
 /**
  * A match entry to append.
@@ -1038,9 +1038,9 @@ int grim_expose(grim *handle,
  *
  * # Safety
  *
- * `outbox` must be null or what the handler was given, `arguments` null or valid for four integers.
+ * `send_queue` must be null or what the handler was given, `arguments` null or valid for four integers.
  */
-int grim_outbox_short(grim_outbox *outbox,
+int grim_queue_short(grim_queue *send_queue,
                       uint32_t channel,
                       uint32_t node,
                       uint32_t port,
@@ -1052,9 +1052,9 @@ int grim_outbox_short(grim_outbox *outbox,
  *
  * # Safety
  *
- * As grim_outbox_short; `payload` must be null or valid for reads of `bytes`.
+ * As grim_queue_short; `payload` must be null or valid for reads of `bytes`.
  */
-int grim_outbox_bulk(grim_outbox *outbox,
+int grim_queue_bulk(grim_queue *send_queue,
                      uint32_t channel,
                      uint32_t node,
                      uint32_t port,

@@ -8,8 +8,8 @@
 
 pub mod gamma;
 pub mod grim;
-pub mod matching;
 pub mod inic;
+pub mod matching;
 pub mod region;
 
 use std::borrow::Cow;
@@ -397,7 +397,7 @@ impl From<Error> for Failure {
             Error::Refused { .. }
             | Error::Launch { .. }
             | Error::UnknownHandler { .. }
-            | Error::OutboxFull { .. }
+            | Error::SendQueueFull { .. }
             | Error::NoMemory { .. }
             | Error::Raised { .. }
             | Error::Transfer { .. } => NICLAB_ERROR_REFUSED,

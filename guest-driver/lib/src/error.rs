@@ -148,9 +148,9 @@ pub enum Error {
     /// A handler has sent more than may wait for room; nothing was sent.
     #[error(
         "{messages} messages with {bytes} bytes wait for room already, of at most {most_messages} with {most_bytes}: send less from \
-         handlers, poll more often, or raise outbox_messages and outbox_bytes"
+         handlers, poll more often, or raise queue_messages and queue_bytes"
     )]
-    OutboxFull {
+    SendQueueFull {
         /// Messages that wait.
         messages: usize,
         /// Bytes of their payload.

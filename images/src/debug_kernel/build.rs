@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::thread;
 
-use super::{OF_TREE, RELEASE, VMLINUX, DEBUG_TOOLS, DebugTool, config};
+use super::{DEBUG_TOOLS, DebugTool, OF_TREE, RELEASE, VMLINUX, config};
 use crate::apt::Apt;
 use crate::cache::remove_all;
 use crate::command::stream;

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::cache::{Cache, CacheLock, Key, KeyBuilder};
 use crate::error::{At, ImageError};
 use crate::progress::{Progress, step};
-use crate::tree::{Tree, DEBUG_KERNEL_MAKE};
+use crate::tree::{DEBUG_KERNEL_MAKE, Tree};
 use crate::{Builder, Request, open_apt};
 
 pub use tool::DebugTool;
@@ -148,12 +148,7 @@ fn open(folder: &Path) -> Result<DebugKernel, ImageError> {
     let listed = text(folder, DEBUG_TOOLS)?;
     // One that this niclab does not know was built by a newer one, which watches all the same.
     let tools = listed.lines().filter_map(|name| DebugTool::named(name).ok()).collect();
-    Ok(DebugKernel {
-        folder: folder.to_owned(),
-        release: text(folder, RELEASE)?,
-        tools,
-        built_in: None,
-    })
+    Ok(DebugKernel { folder: folder.to_owned(), release: text(folder, RELEASE)?, tools, built_in: None })
 }
 
 fn text(folder: &Path, name: &str) -> Result<String, ImageError> {

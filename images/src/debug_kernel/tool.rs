@@ -116,7 +116,8 @@ mod tests {
             assert_eq!(json, format!("\"{tool}\""), "one name everywhere");
         }
         assert!(DebugTool::named("kasn").unwrap_err().contains("kasan, kcsan"));
-        let usual: Vec<DebugTool> = DebugTool::ALL.into_iter().filter(|one| *one != DebugTool::Kcsan).collect();
+        let usual: Vec<DebugTool> =
+            DebugTool::ALL.into_iter().filter(|one| *one != DebugTool::Kcsan).collect();
         assert_eq!(usual, DebugTool::USUAL);
     }
 }

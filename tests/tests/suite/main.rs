@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests fail by panicking")]
 
+mod adversarial;
 mod agreement;
 mod device_faults;
 mod drivers;
@@ -14,5 +15,4 @@ mod planted_table;
 mod recording;
 mod stage;
 mod two_clocks;
-mod adversarial;
 mod workloads;

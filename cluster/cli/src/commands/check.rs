@@ -28,7 +28,9 @@ pub fn run(args: &CheckArgs) -> Result<u8> {
     let mut simulate = |config: &_| simulator.run(config);
     let kernel = args.kernel.as_ref().map(|_| GuestKernel::Debug);
     let mut checked: Vec<Checked> = (args.scenarios.iter())
-        .map(|file| check::check(file, kernel.as_ref(), args.adversarial, args.offline, args.rules, &mut simulate))
+        .map(|file| {
+            check::check(file, kernel.as_ref(), args.adversarial, args.offline, args.rules, &mut simulate)
+        })
         .collect::<Result<_>>()?;
     if args.fail_on_undecided {
         checked.iter_mut().for_each(Checked::demand_decisions);

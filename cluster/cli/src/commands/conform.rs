@@ -304,7 +304,8 @@ mod tests {
 
     #[test]
     fn seeds_of_one_boot_are_repeated_together_and_alone() {
-        let words = ["niclab", "conform", "--case", "adversarial", "--seeds=40", "--one-boot", "--nic", "grim"];
+        let words =
+            ["niclab", "conform", "--case", "adversarial", "--seeds=40", "--one-boot", "--nic", "grim"];
         let words = words.map(str::to_owned);
         let case = Case { kind: Kind::Adversarial, seed: 7, on_debug_kernel: false };
         assert_eq!(
@@ -346,7 +347,10 @@ mod tests {
             (&"4".into(), &"5".into(), &"6".into()),
             "{text}"
         );
-        assert!(text.contains("needs them: niclab conform --case adversarial --from 1 --seeds 4\n"), "{text}");
+        assert!(
+            text.contains("needs them: niclab conform --case adversarial --from 1 --seeds 4\n"),
+            "{text}"
+        );
         assert!(text.ends_with("5 passed, 1 failed, 0 not exercised, 0 not run\n"), "{text}");
     }
 

@@ -1,7 +1,7 @@
 //! `niclab kernel build`: the guest debug kernel.
 
 use anyhow::Result;
-use niclab_images::{Cache, Request, Terminal, DebugTool, build_kernel};
+use niclab_images::{Cache, DebugTool, Request, Terminal, build_kernel};
 
 use crate::arguments::KernelBuildArgs;
 

@@ -17,6 +17,7 @@ use niclab_cluster::{
         running::{Event, Failure, RunningCluster},
     },
     daemon::{monitor, rules::rules_text},
+    debug_kernel::{self, coverage},
     guests::{
         agent::{AgentClient, Output},
         program::{ConsoleMark, ProgramFailure},
@@ -28,7 +29,6 @@ use niclab_cluster::{
         text::report_text,
     },
     supervisor::control::PLAN,
-    debug_kernel::{self, coverage},
 };
 use niclab_output::{OutputErrors, OutputFile, Stdout, create_all, reader_is_gone};
 use niclab_spec::{Cluster, ClusterName, Report, RuleChecking, watch::WatchSubject};

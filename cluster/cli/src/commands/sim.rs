@@ -57,8 +57,11 @@ pub fn run(args: &SimArgs) -> Result<u8> {
 
 fn swarm(count: u32, args: &SimArgs) -> Result<u8> {
     let mut arguments = vec!["--swarm".to_owned(), count.to_string()];
-    let options =
-        [("--seed", args.seed), ("--adversarial", args.adversarial), ("--threads", args.threads.map(u64::from))];
+    let options = [
+        ("--seed", args.seed),
+        ("--adversarial", args.adversarial),
+        ("--threads", args.threads.map(u64::from)),
+    ];
     for (option, value) in options {
         if let Some(value) = value {
             arguments.extend([option.to_owned(), value.to_string()]);

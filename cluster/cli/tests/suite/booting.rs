@@ -17,7 +17,7 @@ use niclab_cluster::{
 use niclab_spec::OnNodeExit;
 
 use crate::support::{
-    GOOD_DAEMON, OOPS, TIMEOUT, TEMPLATES_CONSOLE, lives, name, plan, restored_plan, template_in,
+    GOOD_DAEMON, OOPS, TEMPLATES_CONSOLE, TIMEOUT, lives, name, plan, restored_plan, template_in,
 };
 
 struct Case {

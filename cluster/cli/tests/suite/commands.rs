@@ -331,11 +331,8 @@ fn a_name_can_be_up_once() {
     let folder = up.root.clone();
     let mut second =
         niclab(&folder, &["supervise"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let order = Order {
-        root: folder,
-        plan: plan(&up.root, "niclab", GOOD_DAEMON, &["good"]),
-        boot_timeout: TIMEOUT,
-    };
+    let order =
+        Order { root: folder, plan: plan(&up.root, "niclab", GOOD_DAEMON, &["good"]), boot_timeout: TIMEOUT };
     control::write_line(&mut second.stdin.take().unwrap(), &order).unwrap();
     let output = second.wait_with_output().unwrap();
     assert!(text(&output.stdout).contains("already there; use --name"), "{}", text(&output.stdout));

@@ -50,7 +50,7 @@ pub type Routing = fn(&[u8]) -> Option<u16>;
 
 /// What the network has to know of a frame that nobody encoded.
 #[derive(Clone, Copy, Debug)]
-pub struct Unencoded {
+pub struct PacketInfo {
     /// When its first byte is ready for the link, and when its last is.
     pub ready: Passage,
     /// The port that it goes to.
@@ -334,14 +334,14 @@ impl Switching {
     /// from a card to a card, by the cards' own addresses, or by the frame's routing where it has some and the network
     /// goes by that. `from` is the port of the card that it is from.
     #[inline]
-    pub fn forward_unencoded(
+    pub fn forward_packet(
         &self,
         ports: &mut impl Ports,
         from: u16,
-        frame: Unencoded,
+        frame: PacketInfo,
         deliveries: &mut Deliveries,
     ) {
-        let Unencoded { ready, to, is_routed, bytes: frame_bytes, message } = frame;
+        let PacketInfo { ready, to, is_routed, bytes: frame_bytes, message } = frame;
         let Some(port) = ports.port(from) else { return };
         let off_wire = if is_routed && self.routing.is_some() { HEADER_BYTES as u8 } else { 0 };
         let length = FrameLength::untagged(frame_bytes.saturating_sub(off_wire.into()));
@@ -361,8 +361,8 @@ impl Switching {
 
     /// The same from one port to another, over links that are not faulty: it arrives once, or not at all.
     #[inline]
-    pub fn pass_unencoded(&self, from: &mut Port, to: &mut Port, frame: &Unencoded) -> Option<Passage> {
-        let &Unencoded { ready, is_routed, bytes, message, .. } = frame;
+    pub fn pass_packet(&self, from: &mut Port, to: &mut Port, frame: &PacketInfo) -> Option<Passage> {
+        let &PacketInfo { ready, is_routed, bytes, message, .. } = frame;
         let bytes = self.on_wire(bytes, is_routed);
         let Port { link, counters, ledger } = from;
         counters.frames_in += 1;

@@ -80,18 +80,18 @@ impl Switching {
         self.cross_all((near, far), bytes, frames, |frame| frame.at.map(Passage::from), arrive, last);
     }
 
-    /// How many parcels of `bytes` cross from one port to another as a series, and all arrive: none where links are
+    /// How many packets of `bytes` cross from one port to another as a series, and all arrive: none where links are
     /// faulty, down, or too narrow for it, and where stages are kept.
-    pub fn parcels_in_series(&self, from: &Port, to: &Port, (bytes, is_routed): (usize, bool)) -> usize {
+    pub fn packets_in_batch(&self, from: &Port, to: &Port, (bytes, is_routed): (usize, bool)) -> usize {
         let bytes = self.on_wire(bytes, is_routed);
         let length = FrameLength::untagged(bytes);
         if from.takes_series(length) && to.takes_series(length) { to.link.room_to_node() } else { 0 }
     }
 
-    /// [`Switching::pass_unencoded`] of parcels of `bytes` one behind the other ([`Switching::parcels_in_series`]), in
+    /// [`Switching::pass_packet`] of packets of `bytes` one behind the other ([`Switching::packets_in_batch`]), in
     /// runs that say when they are ready for the link. The runs that are `done` say when they are there. `last` is the
     /// message of the last.
-    pub fn pass_parcels(
+    pub fn pass_packets(
         &self,
         (from, to): (&mut Port, &mut Port),
         (bytes, is_routed): (usize, bool),
@@ -107,7 +107,7 @@ impl Switching {
             while coming.count > 0 {
                 let before = way.standing();
                 let arrived = way.pass(coming.passage);
-                debug_assert!(arrived.is_some(), "each of a series of parcels arrives");
+                debug_assert!(arrived.is_some(), "each of a series of packets arrives");
                 let passage = arrived.unwrap_or_default();
                 let mut one = Run { count: 1, passage, ..coming };
                 if coming.count > 1 && way.is_steady(&before, &one) {

@@ -297,7 +297,7 @@ fn afflict_all(fabric: &mut Fabric) {
     }
 }
 
-/// As parcels pass in runs: those that are equally far from one another come as one.
+/// As packets pass in runs: those that are equally far from one another come as one.
 fn pass_in_runs(
     switching: &Switching,
     ports: (&mut Port, &mut Port),
@@ -320,7 +320,7 @@ fn pass_in_runs(
         }
         coming.push(Run { count: 1, passage, ..Run::default() });
     }
-    switching.pass_parcels(ports, kind, &coming, &mut done, last);
+    switching.pass_packets(ports, kind, &coming, &mut done, last);
     let each = |run: &Run| {
         (0..run.count).map(|number| Run { count: number + 1, ..*run }.last().passage).collect::<Vec<_>>()
     };
@@ -465,7 +465,7 @@ proptest! {
 
     /// With heads that leave before their tails, as those of cards that pass words on.
     #[test]
-    fn parcels_pass_as_a_series_as_one_by_one(
+    fn packets_pass_as_a_series_as_one_by_one(
         links in prop::collection::vec(link(), 2),
         is_cut_through: bool,
         (is_on, is_routed) in (prop::bool::weighted(0.9), any::<bool>()),
@@ -493,7 +493,7 @@ proptest! {
         let tag = |number: usize| TraceTag { node: 0, port: 0, number: number as u64, launched: Time::ZERO, bytes: 0 };
         let Fabric { ports, switching } = &mut series;
         let [from, to] = ports.own.as_mut_slice() else { return Ok(()) };
-        let most = switching.parcels_in_series(from, to, (bytes, is_routed));
+        let most = switching.packets_in_batch(from, to, (bytes, is_routed));
         let on_wire = if is_routed { bytes - HEADER_BYTES } else { bytes };
         let fits = config.links.iter().all(|link| link.mtu_bytes as usize + HEADER_BYTES >= on_wire);
         prop_assert!(fits || most == 0);
@@ -505,15 +505,15 @@ proptest! {
         let Fabric { ports, switching } = &mut single;
         let [from, to] = ports.own.as_mut_slice() else { return Ok(()) };
         for (number, (&ready, passage)) in readies.iter().zip(&passages).enumerate() {
-            let frame = Unencoded { ready, to: 1, is_routed, bytes, message: Some(tag(number + 1)) };
-            prop_assert_eq!(switching.pass_unencoded(from, to, &frame), Some(*passage));
+            let frame = PacketInfo { ready, to: 1, is_routed, bytes, message: Some(tag(number + 1)) };
+            prop_assert_eq!(switching.pass_packet(from, to, &frame), Some(*passage));
         }
         prop_assert_eq!(alloc::format!("{:?}", series.all()), alloc::format!("{:?}", single.all()));
     }
 }
 
 #[test]
-fn parcels_that_meet_what_the_one_before_them_met_come_as_one_run() {
+fn packets_that_meet_what_the_one_before_them_met_come_as_one_run() {
     let runs = |by_ns: u64, queue_frames: u32, is_met: bool| {
         let mut fabric = fabric(LinkConfig { queue_frames, ..PLAIN }, Forwarding::CutThrough, 3);
         if is_met {
@@ -524,7 +524,7 @@ fn parcels_that_meet_what_the_one_before_them_met_come_as_one_run() {
         let passage = Passage::from(Time::from_ps(5_000 * NS));
         let coming = [Run { count: 20, by: Span::from_ns(by_ns), passage, ..Run::default() }];
         let mut done = Vec::new();
-        switching.pass_parcels((from, to), (100, false), &coming, &mut done, None);
+        switching.pass_packets((from, to), (100, false), &coming, &mut done, None);
         done.iter().map(|run| run.count).collect()
     };
     assert_eq!(runs(150, 0, false), [1, 19], "the links were idle before the first");

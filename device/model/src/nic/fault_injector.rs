@@ -32,9 +32,9 @@ use niclab_abi::FromBytes;
 use niclab_abi::control::{Reply, Request, STATUS_OK};
 
 use crate::nic::Statistics;
+use crate::nic::adversarial::Adversarial;
 use crate::nic::hand_over::{HandOver, HandOverError, Progress};
 use crate::nic::host_values::{CardLimits, HostValue, HostValues, Place};
-use crate::nic::adversarial::Adversarial;
 use smallvec::SmallVec;
 
 use crate::nic::{Content, DescriptorQueue, DmaWords, HostRange, Input, Nic, Observed, Output, ShellCounts};

@@ -4,16 +4,16 @@
 //! to do by stores into a page, by commands in one, or by descriptors on a queue; inputs are added here with the first
 //! model that needs them, never beside it.
 
+pub mod adversarial;
 pub mod alone;
 pub mod fault_injector;
 pub mod frame;
 pub mod hand_over;
 pub mod host_values;
-pub mod parcel;
+pub mod packet;
 pub mod registry;
 pub mod series;
 pub mod statistics;
-pub mod adversarial;
 pub mod windows;
 
 pub use statistics::Statistics;
@@ -24,12 +24,12 @@ use core::ops::Range;
 
 use smallvec::SmallVec;
 
+use crate::nic::adversarial::Adversarial;
 use crate::nic::fault_injector::FaultInjector;
 use crate::nic::frame::{LentHead, SharedFrame};
 use crate::nic::hand_over::{HandOver, HandOverError, Progress};
-use crate::nic::parcel::{Outbox, Parcel};
+use crate::nic::packet::{EffectQueue, InlinePacket};
 use crate::nic::series::InSeries;
-use crate::nic::adversarial::Adversarial;
 use crate::platform::ledger::Ledger;
 use crate::platform::node_bus::NodeBus;
 use crate::platform::trace_tag::TraceTag;
@@ -98,10 +98,10 @@ pub enum Input<'a> {
         message: Option<TraceTag>,
     },
     /// A frame arrived from the link that nobody encoded: at the time of the call its last byte is there. Only models
-    /// that have an outbox ([`Nic::outbox`]) get any, and only of their own protocol.
-    Parcel {
+    /// that have an effect_queue ([`Nic::effect_queue`]) get any, and only of their own protocol.
+    InlinePacket {
         /// What it says.
-        parcel: &'a Parcel,
+        packet: &'a InlinePacket,
         /// When its first byte was there.
         head: Time,
     },
@@ -449,13 +449,13 @@ pub trait Nic: Observed {
     /// The next effect, until there is none. Drained after every [`Nic::handle`].
     fn poll_output(&mut self) -> Option<Output>;
 
-    /// The card's side of the short way ([`parcel`]), for a model that leaves and takes parcels. Such a model never has
+    /// The card's side of the short way ([`packet`]), for a model that leaves and takes packets. Such a model never has
     /// work in hand ([`Nic::poll_work`]). What is in it is what [`Nic::poll_output`] has.
-    fn outbox(&mut self) -> Option<&mut Outbox> {
+    fn effect_queue(&mut self) -> Option<&mut EffectQueue> {
         None
     }
 
-    /// The card's side of [`series`], for a model that has an outbox and takes launches and messages as series, too.
+    /// The card's side of [`series`], for a model that has an effect_queue and takes launches and messages as series, too.
     fn in_series(&mut self) -> Option<&mut dyn InSeries> {
         None
     }

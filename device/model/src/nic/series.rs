@@ -1,5 +1,5 @@
 //! Launches of one port that follow one another and ask for the same, taken, priced and delivered together: the short
-//! way of a message ([`parcel`](crate::nic::parcel)), for as many at a time as there are.
+//! way of a message ([`packet`](crate::nic::packet)), for as many at a time as there are.
 //!
 //! What is said of the first is true of all of them: whether they are sent, where to, how long each is on its way where
 //! nobody is met. Each still waits where it meets others, so that its instants are worked out one after the other, by
@@ -7,7 +7,7 @@
 //! the ledger for each crossing. Where each meets what the one before it met, a fixed span later, they are carried on
 //! without that ([`steady`](crate::platform::steady)). All that a card is afterwards, to the last count, is what it is
 //! when each launch is fed to it by itself ([`Input::PageStore`](crate::nic::Input::PageStore)), and each frame
-//! ([`Input::Parcel`](crate::nic::Input::Parcel)).
+//! ([`Input::InlinePacket`](crate::nic::Input::InlinePacket)).
 //!
 //! A shell asks the sender's model for the way ([`InSeries::way`]), and the receiver's how many it takes
 //! ([`InSeries::most`]). Then it takes so many launches or fewer, and nothing of it can fail any more.
@@ -33,11 +33,11 @@ pub struct Way {
     pub port: u32,
     /// The node that the frames go to.
     pub to: u16,
-    /// As [`Parcel::is_routed`](crate::nic::parcel::Parcel::is_routed).
+    /// As [`InlinePacket::is_routed`](crate::nic::packet::InlinePacket::is_routed).
     pub is_routed: bool,
     /// Bytes of each frame.
     pub bytes: usize,
-    /// As [`Parcel::head`](crate::nic::parcel::Parcel::head), of the first. What the others have follows from it by
+    /// As [`InlinePacket::head`](crate::nic::packet::InlinePacket::head), of the first. What the others have follows from it by
     /// their protocol.
     pub head: [u64; 2],
     /// Which words of its slot each carries.
@@ -130,7 +130,7 @@ pub trait InSeries {
     fn most(&self, way: &Way) -> usize;
 
     /// Takes launches, each when the host can begin with it. What tells their program of free slots is in the card's
-    /// outbox.
+    /// effect_queue.
     fn launch(&mut self, series: &mut Series, node: &mut NodeBus);
 
     /// Takes what has come of a series, all of it.

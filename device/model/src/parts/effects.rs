@@ -6,7 +6,7 @@ use niclab_abi::control::{Reply, STATUS_OK};
 use niclab_abi::{FromBytes, ToBytes};
 
 use crate::nic::frame::{Data, SharedFrame};
-use crate::nic::parcel::{Outbox, Parcel};
+use crate::nic::packet::{EffectQueue, InlinePacket};
 use crate::nic::{
     Content, Descriptor, DmaWords, FrameBytes, HostRanges, Input, Output, ReplyBytes, ShellCounts,
     WindowRange,
@@ -104,7 +104,7 @@ pub struct Effects<C> {
     /// What the shell has counted.
     pub shell_counts: ShellCounts,
     machines: [host_interface::Machine; 4],
-    outbox: Outbox,
+    effect_queue: EffectQueue,
     prices: WorkPrices,
     /// Powers of two by which bytes are divided for each input and output.
     checked_shift: u32,
@@ -122,7 +122,7 @@ impl<C: Counting> Effects<C> {
             interface,
             counters: C::default(),
             shell_counts: ShellCounts::default(),
-            outbox: Outbox::default(),
+            effect_queue: EffectQueue::default(),
             prices,
             checked_shift: prices.checked_bytes_in_unit.checked_ilog2().unwrap_or(0),
             copied_shift: prices.copied_bytes_in_unit.checked_ilog2().unwrap_or(0),
@@ -146,7 +146,7 @@ impl<C: Counting> Effects<C> {
         if self.prices.checked_bytes_in_unit != u64::MAX {
             let bytes = match input {
                 Input::Frame { frame, .. } => frame.len(),
-                Input::Parcel { parcel, .. } => parcel.bytes,
+                Input::InlinePacket { packet, .. } => packet.bytes,
                 Input::Control { request, .. } => request.len(),
                 Input::DmaData { bytes, .. } => bytes.len(),
                 _ => 0,
@@ -164,12 +164,12 @@ impl<C: Counting> Effects<C> {
     /// The next effect, in the order in which they were decided.
     #[inline]
     pub fn poll(&mut self) -> Option<Output> {
-        self.outbox.poll()
+        self.effect_queue.poll()
     }
 
     /// The host is gone: what was for it is not done.
     pub fn on_host_reset(&mut self) {
-        self.outbox.keep_frames();
+        self.effect_queue.keep_frames();
     }
 
     /// Counts an output for which so many bytes are copied.
@@ -229,11 +229,11 @@ impl<C: Counting> Effects<C> {
         self.interface.enter_passes(&mut self.machines[machine as usize], passes);
     }
 
-    /// Whether something can be done as a series: the ledger keeps no single stages, a shell looks for parcels, and
+    /// Whether something can be done as a series: the ledger keeps no single stages, a shell looks for packets, and
     /// nothing is to be done before it.
     #[inline]
     pub fn takes_series(&self) -> bool {
-        self.outbox.is_open() && self.outbox.is_empty() && !self.interface.ledger().is_recording()
+        self.effect_queue.is_open() && self.effect_queue.is_empty() && !self.interface.ledger().is_recording()
     }
 
     /// So many inputs of a series have come, of which no bytes are checked, each of which causes an output for which so
@@ -257,13 +257,13 @@ impl<C: Counting> Effects<C> {
     /// Writes `words` as one DMA transfer. Returns when they are visible.
     #[inline]
     pub fn dma_write(&mut self, ready: Time, address: u64, words: DmaWords, content: Content) -> Time {
-        if self.outbox.is_open() {
+        if self.effect_queue.is_open() {
             return self.dma_write_words(ready, address, &words, content);
         }
         let message = self.interface.ledger().attributed();
         let at = self.interface.transfer(BusTransfer::DmaWrite, ready, words.len() as u64 * WORD_BYTES).end;
         self.spend_output(0);
-        self.outbox.push(Output::DmaWrite { at, address, words, content, message });
+        self.effect_queue.push(Output::DmaWrite { at, address, words, content, message });
         at
     }
 
@@ -273,7 +273,7 @@ impl<C: Counting> Effects<C> {
         let message = self.interface.ledger().attributed();
         let at = self.interface.transfer(BusTransfer::DmaWrite, ready, words.len() as u64 * WORD_BYTES).end;
         self.spend_output(0);
-        self.outbox.store(at, address, words, content, message);
+        self.effect_queue.store(at, address, words, content, message);
         at
     }
 
@@ -288,7 +288,7 @@ impl<C: Counting> Effects<C> {
         let message = self.interface.ledger().attributed();
         let at = self.interface.transfer(BusTransfer::DmaWrite, ready, bytes.len() as u64).end;
         self.spend_output(bytes.len() as u64);
-        self.outbox.push(Output::DmaFrame { at, frame: frame.clone(), bytes, ranges, message });
+        self.effect_queue.push(Output::DmaFrame { at, frame: frame.clone(), bytes, ranges, message });
         at
     }
 
@@ -303,7 +303,7 @@ impl<C: Counting> Effects<C> {
                 let at = self.interface.transfer(BusTransfer::DmaWrite, ready, bytes.len() as u64).end;
                 // They were priced when they were lent, and are copied once.
                 self.spend_output(0);
-                self.outbox.push(Output::DmaLent { at, bytes, ranges, message });
+                self.effect_queue.push(Output::DmaLent { at, bytes, ranges, message });
                 at
             }
         }
@@ -336,7 +336,7 @@ impl<C: Counting> Effects<C> {
         let message = self.interface.ledger().attributed();
         let at = self.interface.transfer(transfer, ready, bytes).end;
         self.spend_output(bytes);
-        self.outbox.push(Output::DmaRead { at, token, ranges, into, message });
+        self.effect_queue.push(Output::DmaRead { at, token, ranges, into, message });
         at
     }
 
@@ -344,7 +344,7 @@ impl<C: Counting> Effects<C> {
     pub fn window_read(&mut self, at: Time, token: u64, range: WindowRange, into: FrameBytes) {
         let message = self.interface.ledger().attributed();
         self.spend_output(range.bytes.end - range.bytes.start);
-        self.outbox.push(Output::WindowRead { at, token, range, into, message });
+        self.effect_queue.push(Output::WindowRead { at, token, range, into, message });
     }
 
     /// Gives a descriptor of a ring in host memory back. Returns when the host sees it.
@@ -353,7 +353,7 @@ impl<C: Counting> Effects<C> {
         let message = self.interface.ledger().attributed();
         let at = self.interface.transfer(BusTransfer::DescriptorWriteBack, ready, WORD_BYTES).end;
         self.spend_output(0);
-        self.outbox.store(at, address, &[word], Content::Completion { status }, message);
+        self.effect_queue.store(at, address, &[word], Content::Completion { status }, message);
         at
     }
 
@@ -371,7 +371,7 @@ impl<C: Counting> Effects<C> {
         let CompletionDue { token, obligation } = due;
         let at = self.interface.transfer(BusTransfer::DescriptorWriteBack, ready, DESCRIPTOR_BYTES).end;
         self.spend_output(0);
-        self.outbox.push(Output::Complete { at, token, bytes });
+        self.effect_queue.push(Output::Complete { at, token, bytes });
         obligation.fulfil();
         at
     }
@@ -386,14 +386,14 @@ impl<C: Counting> Effects<C> {
     ) {
         let (Passage { head, tail }, frame) = (ready.into(), frame.into());
         self.spend_output(frame.len() as u64);
-        self.outbox.push(Output::Frame { at: head, tail, frame, message });
+        self.effect_queue.push(Output::Frame { at: head, tail, frame, message });
     }
 
     /// Where to make the frame that is sent next, of so many bytes, if it can be left as it is: else it is to be
     /// encoded, and sent by [`Effects::frame`].
     #[inline]
-    pub fn parcel(&mut self, bytes: usize) -> Option<&mut Parcel> {
-        let place = self.outbox.place_for_parcel();
+    pub fn packet(&mut self, bytes: usize) -> Option<&mut InlinePacket> {
+        let place = self.effect_queue.slot_for_packet();
         if place.is_some() {
             self.spent += self.prices.output + (bytes as u64 >> self.copied_shift);
         }
@@ -402,8 +402,8 @@ impl<C: Counting> Effects<C> {
 
     /// What is to be done.
     #[inline]
-    pub const fn outbox(&mut self) -> &mut Outbox {
-        &mut self.outbox
+    pub const fn effect_queue(&mut self) -> &mut EffectQueue {
+        &mut self.effect_queue
     }
 
     /// Sends a frame before all that was decided meanwhile: it has waited for its data.
@@ -415,7 +415,7 @@ impl<C: Counting> Effects<C> {
     ) {
         let (Passage { head, tail }, frame) = (ready.into(), frame.into());
         self.spend_output(frame.len() as u64);
-        self.outbox.push_first(Output::Frame { at: head, tail, frame, message });
+        self.effect_queue.push_first(Output::Frame { at: head, tail, frame, message });
     }
 
     /// The same, of a frame whose data was lent just now.
@@ -427,7 +427,7 @@ impl<C: Counting> Effects<C> {
     ) {
         let Passage { head: at, tail } = ready.into();
         self.spend_output(0);
-        self.outbox.push_first(Output::LentFrame { at, tail, head, message });
+        self.effect_queue.push_first(Output::LentFrame { at, tail, head, message });
     }
 
     /// Interrupts the host, for a `CAUSE_` of [`niclab_abi::event`].
@@ -435,14 +435,14 @@ impl<C: Counting> Effects<C> {
         let at = self.interface.interrupt(ready);
         self.card().interrupts += 1;
         self.spend_output(0);
-        self.outbox.push(Output::Interrupt { at, cause, port: port as u32, message });
+        self.effect_queue.push(Output::Interrupt { at, cause, port: port as u32, message });
     }
 
     /// Answers a control request with these bytes.
     pub fn reply(&mut self, at: Time, due: ReplyDue, bytes: ReplyBytes) {
         let ReplyDue { token, obligation } = due;
         self.spend_output(0);
-        self.outbox.push(Output::Reply { at, token, bytes });
+        self.effect_queue.push(Output::Reply { at, token, bytes });
         obligation.fulfil();
     }
 

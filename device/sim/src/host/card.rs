@@ -36,7 +36,7 @@ use super::ethernet::Function;
 use super::memory::{COUNTER_WORDS, Glance, Launch, Memory, Place};
 use super::oracle::{Oracle, Progress, STATUS_SENT};
 use super::tally::{Interrupts, Tally};
-use super::{Effects, Host, Parcel, Refused, Sum};
+use super::{Effects, Host, InlinePacket, Refused, Sum};
 use crate::checker::{Check, Checker};
 
 /// Word of the status line with the launches that the card has taken.
@@ -274,7 +274,7 @@ impl<T: Transport> CardHost<T> {
                     self.tally.sent_frames += 1;
                     self.tally.sent_bytes += frame.len() as u64;
                     let (passage, concern) = (Passage { head, tail }, Concern::of(&frame));
-                    effects.frames.push_back(Parcel { frame, message, passage, concern });
+                    effects.frames.push_back(InlinePacket { frame, message, passage, concern });
                 }
                 Output::DmaWrite { at, address, words, message, .. } => {
                     self.on_write(at, address, &words, message, checker);
@@ -662,11 +662,11 @@ impl<T: Transport> Host for CardHost<T> {
         self.tally.sent_frames
     }
 
-    fn arrive(&mut self, now: Time, parcel: &Parcel, checker: &mut Checker, effects: &mut Effects) {
-        if parcel.concern != Concern::Card && !self.is_for_stations(now, parcel) {
+    fn arrive(&mut self, now: Time, packet: &InlinePacket, checker: &mut Checker, effects: &mut Effects) {
+        if packet.concern != Concern::Card && !self.is_for_stations(now, packet) {
             return;
         }
-        let Parcel { frame, message, passage, .. } = parcel;
+        let InlinePacket { frame, message, passage, .. } = packet;
         self.tally.received_frames += 1;
         self.tally.received_bytes += frame.len() as u64;
         let input = Input::Frame { frame, head: passage.head, message: *message };
@@ -782,12 +782,12 @@ impl<T: Transport> Host for CardHost<T> {
 impl<T: Transport> CardHost<T> {
     /// An ordinary frame: the Ethernet function gets what is its own. Whether stations get it, too.
     #[cold]
-    fn is_for_stations(&mut self, now: Time, parcel: &Parcel) -> bool {
-        let concern = parcel.concern;
+    fn is_for_stations(&mut self, now: Time, packet: &InlinePacket) -> bool {
+        let concern = packet.concern;
         let is_for_host = concern.is_for_host(self.node);
         let is_for_stations = concern.is_for_stations(self.node) && self.nic.has_stations();
         if is_for_host {
-            self.ethernet.take(now, parcel, &mut self.bus);
+            self.ethernet.take(now, packet, &mut self.bus);
         }
         self.ethernet.tally.dropped_frames += u64::from(!is_for_host && !is_for_stations);
         is_for_stations

@@ -20,7 +20,7 @@ use niclab_spec::report::NodeFigures;
 
 use niclab_workloads::{End, Flow, Mark, PortPlan, Script};
 
-use super::{Effects, Host, Parcel, Refused, Sum};
+use super::{Effects, Host, InlinePacket, Refused, Sum};
 use crate::checker::{Check, Checker};
 
 /// The EtherType of IPv4, which the datagrams would be.
@@ -77,10 +77,10 @@ impl Function {
     }
 
     /// A sound frame has arrived for a host whose program uses another NIC.
-    pub(super) fn take(&mut self, at: Time, parcel: &Parcel, bus: &mut NodeBus) {
+    pub(super) fn take(&mut self, at: Time, packet: &InlinePacket, bus: &mut NodeBus) {
         // A driver that is at work polls its ring, and the NIC does not interrupt it.
         let is_idle = self.busy_until <= at;
-        self.busy_until = self.receive(at, parcel.frame.len(), parcel.message, bus);
+        self.busy_until = self.receive(at, packet.frame.len(), packet.message, bus);
         if is_idle {
             self.interrupt(self.busy_until, bus);
         }
@@ -148,8 +148,8 @@ impl Host for EthernetHost {
         self.function.tally.sent_frames
     }
 
-    fn arrive(&mut self, now: Time, parcel: &Parcel, _: &mut Checker, _: &mut Effects) {
-        let Parcel { frame, message: Some(message), .. } = parcel else { return };
+    fn arrive(&mut self, now: Time, packet: &InlinePacket, _: &mut Checker, _: &mut Effects) {
+        let InlinePacket { frame, message: Some(message), .. } = packet else { return };
         let mark = mark_of(message);
         if **frame != *datagram(message.node, self.node, &mark) {
             self.function.tally.dropped_frames += 1;
@@ -191,7 +191,7 @@ impl Host for EthernetHost {
         tally.sent_frames += 1;
         tally.sent_bytes += frame.len() as u64;
         let (message, passage, concern) = (Some(message), self.told_until.into(), Concern::Host);
-        effects.frames.push_back(Parcel { frame: frame.into(), message, passage, concern });
+        effects.frames.push_back(InlinePacket { frame: frame.into(), message, passage, concern });
     }
 
     fn soonest(&self) -> Time {

@@ -37,7 +37,7 @@ use crate::checker::Checker;
 
 /// A frame on its way.
 #[derive(Clone, Debug)]
-pub struct Parcel {
+pub struct InlinePacket {
     /// Its bytes.
     pub frame: SharedFrame,
     /// Whose message it carries.
@@ -48,7 +48,7 @@ pub struct Parcel {
     pub concern: Concern,
 }
 
-impl Parcel {
+impl InlinePacket {
     /// The frame comes out of the last link.
     pub fn arrive(&mut self, delivery: &Delivery) {
         self.passage = Passage { head: delivery.head, tail: delivery.at };
@@ -63,7 +63,7 @@ impl Parcel {
 #[derive(Debug, Default)]
 pub struct Effects {
     /// Frames for the link.
-    pub frames: VecDeque<Parcel>,
+    pub frames: VecDeque<InlinePacket>,
 }
 
 /// The set-up of a card was refused: the configuration passed every check and the model still says no.
@@ -136,7 +136,7 @@ pub trait Host: Send {
     fn sent_frames(&self) -> u64;
 
     /// A frame is there.
-    fn arrive(&mut self, now: Time, parcel: &Parcel, checker: &mut Checker, effects: &mut Effects);
+    fn arrive(&mut self, now: Time, packet: &InlinePacket, checker: &mut Checker, effects: &mut Effects);
 
     /// The NIC's deadline has come.
     fn timeout(&mut self, now: Time, checker: &mut Checker, effects: &mut Effects);

@@ -39,7 +39,7 @@ use self::direct::{Direct, SEND_TOKEN};
 use self::memory::{BUFFER_BYTES, Memory, TRANSMIT_DESCRIPTORS, Which, is_ring};
 use super::ethernet::Function;
 use super::tally::{Interrupts, Tally};
-use super::{Effects, Host, HostMaker, HostSeat, Parcel, Refused, Sum};
+use super::{Effects, Host, HostMaker, HostSeat, InlinePacket, Refused, Sum};
 use crate::checker::{Check, Checker};
 
 /// Makes hosts of such cards.
@@ -69,7 +69,7 @@ struct Peer {
     joining: Joining,
     /// What has come of the message that it is in the middle of sending.
     joined: Vec<u8>,
-    outbox: VecDeque<Outgoing>,
+    send_queue: VecDeque<Outgoing>,
 }
 
 /// What the driver counts.
@@ -205,7 +205,7 @@ impl RingHost {
             inbound: Inbound::new(terms.acknowledge_every),
             joining: Joining::default(),
             joined: Vec::new(),
-            outbox: VecDeque::new(),
+            send_queue: VecDeque::new(),
         })
     }
 
@@ -219,7 +219,7 @@ impl RingHost {
                     self.tally.sent_bytes += frame.len() as u64;
                     let (passage, concern) = (Passage { head, tail }, Concern::of(&frame));
                     hold(checker.frames.on_left(&frame), checker);
-                    effects.frames.push_back(Parcel { frame, message, passage, concern });
+                    effects.frames.push_back(InlinePacket { frame, message, passage, concern });
                 }
                 Output::DmaWrite { at, address, words, .. } => {
                     self.on_write_back(at, address, &words, checker)
@@ -358,7 +358,7 @@ impl RingHost {
 
     /// The node to which a message goes on.
     fn pushable(&self) -> Option<u16> {
-        let can_go_on = |peer: &Peer| !peer.outbox.is_empty() && !peer.outbound.is_used_up();
+        let can_go_on = |peer: &Peer| !peer.send_queue.is_empty() && !peer.outbound.is_used_up();
         (self.transmit.free() > 0)
             .then(|| self.peers.iter().find(|(_, peer)| can_go_on(peer)).map(|(node, _)| *node))?
     }
@@ -398,7 +398,7 @@ impl RingHost {
         let mut is_due = false;
         while self.transmit.free() > 0 {
             let peer = self.peer(node);
-            let Some(front) = peer.outbox.front_mut().filter(|_| peer.outbound.room() > 0) else { break };
+            let Some(front) = peer.send_queue.front_mut().filter(|_| peer.outbound.room() > 0) else { break };
             let Some(part) = Part::at(front.offset, front.bytes.len() as u32, most) else { break };
             let head = part.head(protocol, front.from, front.to, peer.outbound.send());
             front.offset += part.bytes;
@@ -406,7 +406,7 @@ impl RingHost {
             let bytes = front.bytes.get(range).unwrap_or_default().to_vec();
             let message_bytes = front.bytes.len() as u64;
             if part.is_last {
-                peer.outbox.pop_front();
+                peer.send_queue.pop_front();
             }
             self.look_at_given(node, &head, checker);
             if self.is_direct() {
@@ -513,7 +513,7 @@ impl RingHost {
     fn is_blocked(&self, flow: FlowId) -> bool {
         let Some((_, to)) = self.flows.get(&flow) else { return true };
         let peer = self.peers.get(&to.node);
-        let is_held = peer.is_some_and(|peer| !peer.outbox.is_empty() || peer.outbound.is_used_up());
+        let is_held = peer.is_some_and(|peer| !peer.send_queue.is_empty() || peer.outbound.is_used_up());
         is_held || self.transmit.free() == 0
     }
 }
@@ -563,10 +563,10 @@ impl Host for RingHost {
         self.tally.sent_frames
     }
 
-    fn arrive(&mut self, now: Time, parcel: &Parcel, checker: &mut Checker, effects: &mut Effects) {
-        let Parcel { frame, message, passage, concern } = parcel;
+    fn arrive(&mut self, now: Time, packet: &InlinePacket, checker: &mut Checker, effects: &mut Effects) {
+        let InlinePacket { frame, message, passage, concern } = packet;
         if concern.is_for_host(self.node) {
-            self.ethernet.take(now, parcel, &mut self.bus);
+            self.ethernet.take(now, packet, &mut self.bus);
         }
         if *concern != Concern::Card && !concern.is_for_stations(self.node) {
             return;
@@ -624,7 +624,7 @@ impl Host for RingHost {
         let mark = checker.on_sent(outgoing.flow, outgoing.bytes);
         let payload = mark.payload().flat_map(u64::to_le_bytes).take(mark.bytes as usize);
         let bytes = mark.tag().into_iter().flat_map(u64::to_le_bytes).chain(payload).collect();
-        self.peer(to.node).outbox.push_back(Outgoing { from, to: to.port as u8, bytes, offset: 0 });
+        self.peer(to.node).send_queue.push_back(Outgoing { from, to: to.port as u8, bytes, offset: 0 });
         self.push(now, to.node, checker, effects);
         self.datagrams.on_message(to.node);
         script.on_sent(outgoing.flow);
@@ -689,7 +689,7 @@ impl Host for RingHost {
             checker.fail(Check::Drained, || format!("node {node}: frames that were posted were never sent"));
         }
         for (peer_node, peer) in &self.peers {
-            let waiting = peer.outbox.len();
+            let waiting = peer.send_queue.len();
             let is_excused = checker.frames.is_excused(self.node, *peer_node);
             if is_excused && peer.outbound.is_used_up() {
                 checker.on_stalled_pair(node, *peer_node);

@@ -27,7 +27,7 @@ use niclab_workloads::{Flow, Mark, PortPlan, Script};
 
 use self::connection::{Connection, Terms};
 use super::ethernet::{Function, figures};
-use super::{Effects, Host, Parcel, Refused, Sum};
+use super::{Effects, Host, InlinePacket, Refused, Sum};
 use crate::checker::{Check, Checker};
 
 /// Bytes of the tag in front of a message's payload.
@@ -85,7 +85,7 @@ pub struct TcpHost {
     cpu_driven: bool,
     peers: BTreeMap<u16, Peer>,
     /// Frames that are stored, and when the host can see each; of a CPU-driven card, those that wait in it.
-    arrivals: VecDeque<(Time, Parcel)>,
+    arrivals: VecDeque<(Time, InlinePacket)>,
     /// Messages that are on their way to here, by flow and number.
     coming: BTreeMap<(u32, u64), TraceTag>,
     writing: Option<Writing>,
@@ -157,9 +157,9 @@ impl TcpHost {
     }
 
     /// The driver takes the next frame, and the stack what is in it.
-    fn take_frame(&mut self, now: Time, visible: Time, parcel: &Parcel) {
-        let bytes = parcel.frame.len() as u64;
-        self.function.nic.ledger_mut().attribute(parcel.message);
+    fn take_frame(&mut self, now: Time, visible: Time, packet: &InlinePacket) {
+        let bytes = packet.frame.len() as u64;
+        self.function.nic.ledger_mut().attribute(packet.message);
         if visible > self.driver_until {
             self.function.tally.receive_interrupts += 1;
             self.function.nic.interrupt(now, &mut self.bus);
@@ -169,7 +169,7 @@ impl TcpHost {
             self.wait_for_transfer(stored);
         }
         self.compute(Crossing::HostReceive, (bytes, self.prices.segment_receive));
-        if let Some((from, segment, data)) = segment::parse(self.node, &parcel.frame) {
+        if let Some((from, segment, data)) = segment::parse(self.node, &packet.frame) {
             let count = data.len() as u64;
             if count > 0 {
                 self.compute(Crossing::HostCopy, (count, self.prices.checksum_per_byte * count));
@@ -178,7 +178,7 @@ impl TcpHost {
             let connection = &mut self.peer(from).connection;
             connection.on_segment(at, &segment, data);
             connection.watch_window(at);
-            if let Some(tag) = parcel.message {
+            if let Some(tag) = packet.message {
                 self.coming.insert(key_of(&tag), tag);
             }
         }
@@ -204,7 +204,12 @@ impl TcpHost {
         tally.sent_frames += 1;
         tally.sent_bytes += bytes;
         let passage = Passage::from(self.told_until);
-        effects.frames.push_back(Parcel { frame: frame.into(), message, passage, concern: Concern::Host });
+        effects.frames.push_back(InlinePacket {
+            frame: frame.into(),
+            message,
+            passage,
+            concern: Concern::Host,
+        });
     }
 
     /// The program reads from that node what is there of one message. `hears` is told of a message that is whole.
@@ -354,19 +359,19 @@ impl Host for TcpHost {
         self.function.tally.sent_frames
     }
 
-    fn arrive(&mut self, now: Time, parcel: &Parcel, checker: &mut Checker, _: &mut Effects) {
+    fn arrive(&mut self, now: Time, packet: &InlinePacket, checker: &mut Checker, _: &mut Effects) {
         let tally = &mut self.function.tally;
-        if !parcel.concern.is_for_host(self.node) {
+        if !packet.concern.is_for_host(self.node) {
             tally.dropped_frames += 1;
             return;
         }
         tally.received_frames += 1;
-        tally.received_bytes += parcel.frame.len() as u64;
-        let bytes = parcel.frame.len() as u64;
+        tally.received_bytes += packet.frame.len() as u64;
+        let bytes = packet.frame.len() as u64;
         checker.stored_bytes += bytes;
-        self.function.nic.ledger_mut().attribute(parcel.message);
+        self.function.nic.ledger_mut().attribute(packet.message);
         let visible = if self.cpu_driven { now } else { self.function.nic.store(now, bytes, &mut self.bus) };
-        self.arrivals.push_back((visible, parcel.clone()));
+        self.arrivals.push_back((visible, packet.clone()));
     }
 
     fn timeout(&mut self, now: Time, _: &mut Checker, _: &mut Effects) {
@@ -381,8 +386,8 @@ impl Host for TcpHost {
         self.bus.wait_until(now);
         let is_visible = self.arrivals.front().is_some_and(|(visible, _)| *visible <= now);
         if is_visible {
-            if let Some((visible, parcel)) = self.arrivals.pop_front() {
-                self.take_frame(now, visible, &parcel);
+            if let Some((visible, packet)) = self.arrivals.pop_front() {
+                self.take_frame(now, visible, &packet);
             }
         } else if let Some(to) = self.first(Connection::has_segment) {
             self.send_segment(to, effects);

@@ -50,9 +50,13 @@ fn the_same_seed_is_adversarial_in_the_same_way() {
         }
         (outcome.report.nodes, counts)
     };
-    let (kind, adversarial, again, other) = (figures(None), figures(Some(1)), figures(Some(1)), figures(Some(2)));
+    let (kind, adversarial, again, other) =
+        (figures(None), figures(Some(1)), figures(Some(1)), figures(Some(2)));
     assert!(kind.1.is_empty());
-    assert_eq!(adversarial.1.keys().collect::<Vec<_>>(), ["completion_late", "interrupt_late", "status_late"]);
+    assert_eq!(
+        adversarial.1.keys().collect::<Vec<_>>(),
+        ["completion_late", "interrupt_late", "status_late"]
+    );
     assert_eq!(adversarial, again);
     assert!(adversarial.1 != other.1);
 }

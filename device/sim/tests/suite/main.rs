@@ -26,6 +26,7 @@ macro_rules! observed_as_its_nic {
 }
 pub(crate) use observed_as_its_nic;
 
+mod adversarial;
 mod device_faults;
 mod endless;
 mod hand_over;
@@ -38,5 +39,4 @@ mod swarm;
 mod tampered;
 mod tcp;
 mod threads;
-mod adversarial;
 mod workloads;

@@ -57,11 +57,7 @@ impl Connections {
             return None;
         }
         let mut threads = self.threads.lock();
-        self.thread_ended.wait_while_for(
-            &mut threads,
-            |threads| *threads >= MAX_CONNECTIONS,
-            THREAD_TIMEOUT,
-        );
+        self.thread_ended.wait_while_for(&mut threads, |threads| *threads >= MAX_CONNECTIONS, THREAD_TIMEOUT);
         if *threads >= MAX_CONNECTIONS {
             return None;
         }

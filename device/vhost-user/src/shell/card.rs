@@ -13,12 +13,12 @@ use niclab_abi::event::CAUSE_LINK;
 use niclab_abi::{
     FromBytes, QUEUE_CONTROL, QUEUE_DOORBELL, QUEUE_EVENT, QUEUE_RECEIVE, QUEUE_TRANSMIT, ToBytes,
 };
+use niclab_model::nic::adversarial::{Adversarial, AdversarialNic};
 use niclab_model::nic::fault_injector::{FaultInjector, FaultyNic};
 use niclab_model::nic::frame::SharedFrame;
 use niclab_model::nic::host_values::{CardLimits, HostValues};
-use niclab_model::nic::parcel::Parcel;
+use niclab_model::nic::packet::InlinePacket;
 use niclab_model::nic::registry::AnyNic;
-use niclab_model::nic::adversarial::{Adversarial, AdversarialNic};
 use niclab_model::nic::{
     DescriptorQueue, FrameBytes, HostRange, HostRanges, Input, Nic, Observed, Output, ShellCounts,
     Statistics, WindowRange,
@@ -31,11 +31,11 @@ use niclab_spec::DeviceFaults;
 
 pub use self::counts::{CardCounts, Traffic, Violations, violation};
 use self::stopped::Stopped;
+use super::adversary::AdversaryState;
 use super::control::{Control, Next};
 use super::descriptors::{self, Descriptors, virtqueue};
 use super::events::Events;
 use super::lent::{LentFrame, Loan};
-use super::adversary::AdversaryState;
 use super::pages::{Launch, Pages};
 use super::rules::Rules;
 use super::rules::book::Book;
@@ -104,7 +104,7 @@ pub struct Card {
 impl Card {
     /// A card with nobody connected.
     pub fn new(mut nic: AnyNic, pages: Pages, ports: u32) -> Self {
-        nic.outbox().into_iter().for_each(|outbox| outbox.set_open(true));
+        nic.effect_queue().into_iter().for_each(|effect_queue| effect_queue.set_open(true));
         Self {
             nic,
             pages,
@@ -282,10 +282,10 @@ impl Card {
 
     /// The same of one that nobody encoded.
     #[inline]
-    pub fn arrive_parcel(&mut self, passage: Passage, parcel: &Parcel, bus: &mut NodeBus) {
+    pub fn arrive_packet(&mut self, passage: Passage, packet: &InlinePacket, bus: &mut NodeBus) {
         let Passage { head, tail } = passage;
-        self.note_arrival(tail, parcel.bytes, parcel.message);
-        self.nic.handle(tail, Input::Parcel { parcel, head }, bus);
+        self.note_arrival(tail, packet.bytes, packet.message);
+        self.nic.handle(tail, Input::InlinePacket { packet, head }, bus);
     }
 
     /// A frame of so many bytes comes to the model.
@@ -550,15 +550,15 @@ impl Card {
 
     /// Does the store that the model wants done first, if that is one. False when it is none.
     #[inline]
-    pub fn deposit(&mut self, latest: &mut Time) -> bool {
+    pub fn inline_write(&mut self, latest: &mut Time) -> bool {
         let Self { nic, memory, pages, rules, counts, is_running, .. } = self;
-        let Some(outbox) = nic.outbox() else { return false };
-        let Some(deposit) = outbox.deposit() else { return false };
-        *latest = deposit.at.max(*latest);
+        let Some(effect_queue) = nic.effect_queue() else { return false };
+        let Some(inline_write) = effect_queue.inline_write() else { return false };
+        *latest = inline_write.at.max(*latest);
         if *is_running {
-            store_words(memory, pages, rules, counts, deposit.address, deposit.words());
+            store_words(memory, pages, rules, counts, inline_write.address, inline_write.words());
         }
-        outbox.clear_first();
+        effect_queue.clear_first();
         true
     }
 

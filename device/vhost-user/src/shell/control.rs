@@ -6,8 +6,8 @@ use niclab_model::nic::MAX_CONTROL_BYTES;
 use niclab_model::nic::fault_injector::FaultInjector;
 use smallvec::SmallVec;
 
-use super::events::write;
 use super::adversary::AdversaryState;
+use super::events::write;
 use crate::memory::DmaMemory;
 use crate::ring::{Buffer, Burst, Chain, Interrupt, RingError};
 use crate::vring::Vring;

@@ -6,8 +6,8 @@ use niclab_abi::event::{
     CAUSE_ARMED, CAUSE_HANDED_OVER, CAUSE_LINK, CAUSE_MESSAGE, CAUSE_UNAUTHORIZED, Event,
 };
 use niclab_abi::{FromBytes, QUEUE_EVENT, ToBytes};
-use niclab_model::nic::fault_injector::FaultInjector;
 use niclab_model::nic::adversarial::Kind;
+use niclab_model::nic::fault_injector::FaultInjector;
 
 use super::adversary::AdversaryState;
 use crate::memory::DmaMemory;
@@ -75,7 +75,9 @@ impl Events {
                 .as_deref_mut()
                 .map_or(0, |adversary| adversary.pick(Kind::EventReordered, self.waiting.len()));
             let Some((&(cause, port), &count)) = self.waiting.iter().nth(place) else { break };
-            let Some(head) = self.next_buffer(&mut burst, &mut chain, adversary.as_deref_mut())? else { break };
+            let Some(head) = self.next_buffer(&mut burst, &mut chain, adversary.as_deref_mut())? else {
+                break;
+            };
             let mut bytes = [0; Event::BYTES];
             Event { cause, port, count }.to_bytes(&mut bytes);
             if write(memory, &chain, &bytes).is_none() {

@@ -15,6 +15,8 @@
 //! * [`rules`]: what drivers must do, where somebody looks;
 //! * [`quiet`]: how model time passes while nobody does anything.
 
+pub mod adversarial;
+pub mod adversary;
 pub mod card;
 pub mod control;
 pub mod descriptors;
@@ -22,7 +24,6 @@ pub mod ethernet;
 pub mod events;
 pub mod in_order;
 pub mod lent;
-pub mod adversary;
 pub mod network;
 pub mod node;
 pub mod pages;
@@ -30,7 +31,6 @@ pub mod quiet;
 pub mod rules;
 pub mod time_limit;
 pub mod turn;
-pub mod adversarial;
 pub mod wait;
 mod watching;
 pub mod world;
@@ -43,10 +43,10 @@ use niclab_model::time::{EndOfTime, Span};
 use niclab_spec::Faults;
 use parking_lot::{Condvar, Mutex};
 
+use self::adversarial::deferred::DeferredTimer;
 use self::adversary::Tick;
 use self::quiet::Quiet;
 use self::rules::book::{Alarm, Book};
-use self::adversarial::deferred::DeferredTimer;
 use self::wait::Policy;
 use self::world::World;
 use self::world::cluster::Cluster;

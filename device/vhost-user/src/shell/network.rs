@@ -3,9 +3,9 @@
 use niclab_model::fabric::ethernet::Concern;
 use niclab_model::fabric::faults::Faults;
 use niclab_model::fabric::series::{PortPairs, SeriesFrame};
-use niclab_model::fabric::{Deliveries, Delivery, KnownWay, Port, Ports, Switching, Unencoded};
+use niclab_model::fabric::{Deliveries, Delivery, KnownWay, PacketInfo, Port, Ports, Switching};
 use niclab_model::nic::frame::{LentHead, SharedFrame};
-use niclab_model::nic::parcel::Parcel;
+use niclab_model::nic::packet::InlinePacket;
 use niclab_model::nic::series::{Series, Way};
 use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::time::{Passage, Time};
@@ -138,29 +138,29 @@ impl Network {
         self.latest = self.latest.max(at);
     }
 
-    /// Prices the way of a parcel from one card to the other. Nothing else is under way and no link is faulty, so that
+    /// Prices the way of a packet from one card to the other. Nothing else is under way and no link is faulty, so that
     /// it has one arrival, or none where a link or its queue is in the way.
     #[inline]
-    pub fn pass(&mut self, from: &mut Port, to: &mut Port, parcel: &Parcel) -> Option<Passage> {
-        let &Parcel { ready, to: number, is_routed, bytes, message, .. } = parcel;
-        let frame = Unencoded { ready, to: number, is_routed, bytes, message };
-        let passage = self.switching.pass_unencoded(from, to, &frame)?;
+    pub fn pass(&mut self, from: &mut Port, to: &mut Port, packet: &InlinePacket) -> Option<Passage> {
+        let &InlinePacket { ready, to: number, is_routed, bytes, message, .. } = packet;
+        let frame = PacketInfo { ready, to: number, is_routed, bytes, message };
+        let passage = self.switching.pass_packet(from, to, &frame)?;
         self.latest = self.latest.max(passage.tail);
         Some(passage)
     }
 
-    /// How many parcels of a way cross from one port to the other as a series: see [`Switching::parcels_in_series`].
+    /// How many packets of a way cross from one port to the other as a series: see [`Switching::packets_in_batch`].
     #[inline]
-    pub fn parcels_in_series(&self, from: &Port, to: &Port, way: &Way) -> usize {
-        self.switching.parcels_in_series(from, to, (way.bytes, way.is_routed))
+    pub fn packets_in_batch(&self, from: &Port, to: &Port, way: &Way) -> usize {
+        self.switching.packets_in_batch(from, to, (way.bytes, way.is_routed))
     }
 
-    /// Prices the way of a series of parcels: as [`Network::pass`] does that of each.
+    /// Prices the way of a series of packets: as [`Network::pass`] does that of each.
     #[inline]
     pub fn pass_series(&mut self, from: &mut Port, to: &mut Port, series: &mut Series) {
         let kind = (series.way.bytes, series.way.is_routed);
         let (coming, done) = series.runs.begin_stage();
-        self.switching.pass_parcels((from, to), kind, coming, done, series.last);
+        self.switching.pass_packets((from, to), kind, coming, done, series.last);
         let tails = done.iter().map(|run| run.last().passage.tail);
         self.latest = tails.fold(self.latest, Time::max);
     }
@@ -288,8 +288,8 @@ impl Network {
         let LentHead { bytes: head, frame_bytes } = frame.head();
         self.deliveries.clear();
         if let Some(KnownWay { to, is_routed }) = way {
-            let frame = Unencoded { ready, to, is_routed, bytes: frame_bytes, message };
-            self.switching.forward_unencoded(ports, from, frame, &mut self.deliveries);
+            let frame = PacketInfo { ready, to, is_routed, bytes: frame_bytes, message };
+            self.switching.forward_packet(ports, from, frame, &mut self.deliveries);
         } else {
             if let Some(place) = self.blank.get_mut(..head.len()) {
                 place.copy_from_slice(head);

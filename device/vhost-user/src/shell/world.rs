@@ -16,10 +16,10 @@ mod stopped;
 use std::sync::Arc;
 
 use niclab_model::fabric::ethernet::Concern;
+use niclab_model::nic::adversarial::Adversarial;
 use niclab_model::nic::fault_injector::FaultInjector;
 use niclab_model::nic::frame::SharedFrame;
 use niclab_model::nic::series::Series;
-use niclab_model::nic::adversarial::Adversarial;
 use niclab_model::nic::{DescriptorQueue, FrameBytes, Input, Output};
 use niclab_model::platform::node_bus::NodeBus;
 use niclab_model::platform::trace_tag::TraceTag;
@@ -255,7 +255,8 @@ impl World<'_> {
             return Found { work: 1, more };
         }
         let adversarial = if self.common.is_adversarial { self.look_adversarially(node) } else { None };
-        let mut found = adversarial.unwrap_or_else(|| Found { work: self.serve_ports(node), ..Found::default() });
+        let mut found =
+            adversarial.unwrap_or_else(|| Found { work: self.serve_ports(node), ..Found::default() });
         // What another look left under way: behind what this node launches, which may come earlier in model time.
         if (self.common.network.is_moving() || self.common.is_owing) && !self.common.turn.is_over() {
             found.work += 1;

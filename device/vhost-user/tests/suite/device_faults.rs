@@ -120,8 +120,11 @@ fn a_port_is_closed_only_after_its_late_completion() {
 
 #[test]
 fn interrupts_are_lost_and_duplicated_and_counted() {
-    let faults =
-        DeviceFaults { lost_interrupt_at: vec![1], duplicated_interrupt_at: vec![3], ..DeviceFaults::default() };
+    let faults = DeviceFaults {
+        lost_interrupt_at: vec![1],
+        duplicated_interrupt_at: vec![3],
+        ..DeviceFaults::default()
+    };
     let (lab, guests, [mut a, _b]) = faulty(faults);
     guests[1].offer_event_buffers(16).unwrap();
     for (number, events) in [(1, 0), (2, 1), (3, 2)] {

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use crate::common::{TIMEOUT, Stop, frame, lab, pair, stats, stream, until, violations};
+use crate::common::{Stop, TIMEOUT, frame, lab, pair, stats, stream, until, violations};
 use niclab_abi::ToBytes;
 use niclab_abi::bar::{CODE_RESERVED, WINDOW_REQUESTER, launch_word};
 use niclab_abi::control::{

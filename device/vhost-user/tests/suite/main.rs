@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests fail by panicking")]
 
+mod adversarial;
 mod common;
 mod deadlines;
 mod descriptors;
@@ -26,5 +27,4 @@ mod stations;
 mod stops;
 mod turns;
 mod ultra;
-mod adversarial;
 mod watch;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::common::{TIMEOUT, Stop, lab_with, stats, until, violations};
+use crate::common::{Stop, TIMEOUT, lab_with, stats, until, violations};
 use niclab_abi::control::{STATUS_BAD_ADDRESS, STATUS_BAD_PORT, STATUS_BAD_VALUE, STATUS_NOT_FOUND};
 use niclab_abi::region::{Extent, MAX_EXTENTS, OP_REGION_OPEN, RegionOpen};
 use niclab_device::frontend::lists::ListPort;

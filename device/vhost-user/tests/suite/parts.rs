@@ -1,7 +1,7 @@
 //! Nodes behind locks of their own: what is done in parts of them is what is done with all of them, and nothing is
 //! lost, done twice or waited for in a circle where parts meet.
 
-use crate::common::{TIMEOUT, Stop, lab_with, until};
+use crate::common::{Stop, TIMEOUT, lab_with, until};
 use niclab_abi::bar::SLOTS;
 use niclab_abi::config::FEATURE_SLICES;
 use niclab_device::frontend::{ClusterGuest, GuestPort};

@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 
 use super::region::niclab_region;
 use super::{Failure, call, deadline, exclusive, give, niclab_device, place, policy_of, shared, take_back};
-use crate::channels::{FIRST_HANDLER, Message, Node, Options, Outbox, Place, Short};
+use crate::channels::{FIRST_HANDLER, Message, Node, Options, Place, SendQueue, Short};
 use crate::{Address, Deadline};
 
 /// Any free ports.
@@ -25,7 +25,7 @@ pub struct grim(pub Node);
 
 /// What a handler sends by, while it runs.
 #[allow(non_camel_case_types)]
-pub struct grim_outbox(());
+pub struct grim_queue(());
 
 /// A message, as a handler sees it.
 #[repr(C)]
@@ -47,11 +47,12 @@ pub struct grim_message {
     pub target_port: u32,
 }
 
-/// A handler. It sends by grim_outbox_short() and grim_outbox_bulk(), and must not call anything else of the library
+/// A handler. It sends by grim_queue_short() and grim_queue_bulk(), and must not call anything else of the library
 /// with the handle that is polled.
 #[allow(non_camel_case_types)]
-pub type grim_handler =
-    Option<unsafe extern "C" fn(outbox: *mut grim_outbox, message: *const grim_message, user: *mut c_void)>;
+pub type grim_handler = Option<
+    unsafe extern "C" fn(send_queue: *mut grim_queue, message: *const grim_message, user: *mut c_void),
+>;
 
 /// What a program gave with its handler.
 struct User(*mut c_void);
@@ -136,14 +137,14 @@ pub unsafe extern "C" fn grim_register_handler(
         let (own, name) = unsafe { (exclusive(handle)?, text(name)?) };
         let handler = handler.ok_or(Failure::value(c"the handler is null"))?;
         let user = User(user);
-        let run = move |outbox: &mut Outbox, message: &Message<'_>| {
+        let run = move |send_queue: &mut SendQueue, message: &Message<'_>| {
             // The whole of it, not its field alone.
             let user = &user;
-            let outbox = std::ptr::from_mut(outbox).cast::<grim_outbox>();
+            let send_queue = std::ptr::from_mut(send_queue).cast::<grim_queue>();
             let message = c_message(message);
-            // SAFETY: the caller says that it may be called; outbox and message are valid meanwhile, and nobody else
+            // SAFETY: the caller says that it may be called; send_queue and message are valid meanwhile, and nobody else
             // uses them.
-            unsafe { handler(outbox, &raw const message, user.0) };
+            unsafe { handler(send_queue, &raw const message, user.0) };
         };
         match number {
             GRIM_ANY_NUMBER => own.0.register_handler(name, run)?,
@@ -323,7 +324,7 @@ pub unsafe extern "C" fn grim_expose(
         let own = unsafe { exclusive(handle)? };
         let name = place(name)?;
         let bytes = usize::try_from(bytes).map_err(|_| Failure::value(c"so much memory has no address"))?;
-        let sender = own.0.outbox().sender(channel as usize)?;
+        let sender = own.0.send_queue().sender(channel as usize)?;
         let found = sender.allocate(bytes)?;
         let exposed = sender.expose(&found, true)?;
         // SAFETY: the caller says so.
@@ -340,10 +341,10 @@ pub unsafe extern "C" fn grim_expose(
 ///
 /// # Safety
 ///
-/// `outbox` must be null or what the handler was given, `arguments` null or valid for four integers.
+/// `send_queue` must be null or what the handler was given, `arguments` null or valid for four integers.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn grim_outbox_short(
-    outbox: *mut grim_outbox,
+pub unsafe extern "C" fn grim_queue_short(
+    send_queue: *mut grim_queue,
     channel: u32,
     node: u32,
     port: u32,
@@ -352,9 +353,9 @@ pub unsafe extern "C" fn grim_outbox_short(
 ) -> c_int {
     call(|| {
         // SAFETY: the caller says that both are null or valid.
-        let (outbox, short) =
-            unsafe { (exclusive(outbox.cast::<Outbox>())?, short(node, port, handler, arguments)?) };
-        Ok(outbox.send_short(channel as usize, short)?)
+        let (send_queue, short) =
+            unsafe { (exclusive(send_queue.cast::<SendQueue>())?, short(node, port, handler, arguments)?) };
+        Ok(send_queue.send_short(channel as usize, short)?)
     })
 }
 
@@ -362,10 +363,10 @@ pub unsafe extern "C" fn grim_outbox_short(
 ///
 /// # Safety
 ///
-/// As grim_outbox_short; `payload` must be null or valid for reads of `bytes`.
+/// As grim_queue_short; `payload` must be null or valid for reads of `bytes`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn grim_outbox_bulk(
-    outbox: *mut grim_outbox,
+pub unsafe extern "C" fn grim_queue_bulk(
+    send_queue: *mut grim_queue,
     channel: u32,
     node: u32,
     port: u32,
@@ -376,11 +377,11 @@ pub unsafe extern "C" fn grim_outbox_bulk(
 ) -> c_int {
     call(|| {
         // SAFETY: the caller says that all are null or valid.
-        let (outbox, short) =
-            unsafe { (exclusive(outbox.cast::<Outbox>())?, short(node, port, handler, arguments)?) };
+        let (send_queue, short) =
+            unsafe { (exclusive(send_queue.cast::<SendQueue>())?, short(node, port, handler, arguments)?) };
         // SAFETY: the caller says so.
         let payload = unsafe { slice(payload, bytes)? };
-        Ok(outbox.send_bulk(channel as usize, short, payload)?)
+        Ok(send_queue.send_bulk(channel as usize, short, payload)?)
     })
 }
 

@@ -11,7 +11,7 @@ use niclab_abi::channels::CHANNEL_UNKNOWN;
 use niclab_port::channels::names::{Conflict, Entry, MAX_NAMES, NameProblem, Names, decode, encode};
 use niclab_port::channels::{Outgoing, Short};
 
-use super::outbox::{Outbox, bulk};
+use super::send_queue::{SendQueue, bulk};
 use super::{Message, NOTHING};
 use crate::{Address, Error};
 
@@ -28,8 +28,8 @@ const ANSWER: u32 = 5;
 /// To the keeper: nothing is to be published to this channel any more.
 const LEAVE: u32 = 6;
 
-/// What a handler does with a message. It may send by the [`Outbox`], and must not wait.
-pub type Handler = Box<dyn FnMut(&mut Outbox, &Message<'_>) + Send>;
+/// What a handler does with a message. It may send by the [`SendQueue`], and must not wait.
+pub type Handler = Box<dyn FnMut(&mut SendQueue, &Message<'_>) + Send>;
 
 struct Local {
     entry: Entry,
@@ -116,22 +116,22 @@ impl Handlers {
     }
 
     /// A message has come: its handler is run.
-    pub(super) fn run(&mut self, outbox: &mut Outbox, message: &Message<'_>) {
+    pub(super) fn run(&mut self, send_queue: &mut SendQueue, message: &Message<'_>) {
         let place = self.numbers.get(&message.handler).copied();
         match place.and_then(|place| self.locals.get_mut(place)) {
-            Some(local) => (local.handler)(outbox, message),
-            None => self.on_predefined(outbox, message),
+            Some(local) => (local.handler)(send_queue, message),
+            None => self.on_predefined(send_queue, message),
         }
     }
 
-    fn on_predefined(&mut self, outbox: &mut Outbox, message: &Message<'_>) {
+    fn on_predefined(&mut self, send_queue: &mut SendQueue, message: &Message<'_>) {
         let &Message { source, handler, arguments: [first, second, third, _], payload, .. } = message;
         let is_of_keeper = source == self.keeper;
         match handler {
             NOTHING => {}
             UNKNOWN => {
                 let name = self.names.name(first).map(str::to_owned);
-                outbox.trouble(Error::UnknownHandler {
+                send_queue.trouble(Error::UnknownHandler {
                     node: source.node,
                     port: source.port,
                     number: first,
@@ -140,7 +140,7 @@ impl Handlers {
             }
             LIST => {
                 let entries = payload.to_vec();
-                let channel = outbox.channel_of(message.target).unwrap_or_default();
+                let channel = send_queue.channel_of(message.target).unwrap_or_default();
                 self.on_list((source, channel), (first, second, third), decode(&entries));
             }
             TABLE if is_of_keeper => {
@@ -160,9 +160,9 @@ impl Handlers {
             LEAVE => drop(self.members.remove(&(source.node, source.port))),
             _ => {
                 // A sender that does not hear of it has sent too much, and hears of the next.
-                let Some(channel) = outbox.channel_of(message.target) else { return };
+                let Some(channel) = send_queue.channel_of(message.target) else { return };
                 let short = Short::new(source, UNKNOWN).arguments([handler, 0, 0, 0]);
-                let _ = outbox.send_short(channel, short);
+                let _ = send_queue.send_short(channel, short);
             }
         }
     }
@@ -213,11 +213,11 @@ impl Handlers {
     }
 
     /// At the keeper: tells members what they do not know, as far as there is room.
-    pub(super) fn publish(&mut self, outbox: &mut Outbox) -> Result<(), Error> {
+    pub(super) fn publish(&mut self, send_queue: &mut SendQueue) -> Result<(), Error> {
         let Self { members, published, .. } = self;
         for (&(node, port), member) in members {
-            match tell(Address { node, port }, member, published, outbox) {
-                Err(Error::OutboxFull { .. }) => return Ok(()),
+            match tell(Address { node, port }, member, published, send_queue) {
+                Err(Error::SendQueueFull { .. }) => return Ok(()),
                 other => other?,
             }
         }
@@ -225,8 +225,8 @@ impl Handlers {
     }
 
     /// Whether the list is kept here.
-    pub(super) fn is_keeper(&self, outbox: &Outbox) -> bool {
-        outbox.channel_of(self.keeper).is_some()
+    pub(super) fn is_keeper(&self, send_queue: &SendQueue) -> bool {
+        send_queue.channel_of(self.keeper).is_some()
     }
 
     /// At the keeper: its own handlers become part of the list.
@@ -269,22 +269,27 @@ fn none_or(conflicts: Vec<Conflict>) -> Result<(), Error> {
 }
 
 /// Tells a member what it does not know.
-fn tell(to: Address, member: &mut Member, published: &[Entry], outbox: &mut Outbox) -> Result<(), Error> {
-    let most = outbox.sender(member.channel)?.max_bytes() as usize;
+fn tell(
+    to: Address,
+    member: &mut Member,
+    published: &[Entry],
+    send_queue: &mut SendQueue,
+) -> Result<(), Error> {
+    let most = send_queue.sender(member.channel)?.max_bytes() as usize;
     while let Some(rest) = published.get(member.told..).filter(|rest| !rest.is_empty()) {
         let (bytes, count) = encode(rest, most);
-        outbox.send_bulk(member.channel, Short::new(to, TABLE), &bytes)?;
+        send_queue.send_bulk(member.channel, Short::new(to, TABLE), &bytes)?;
         // An entry that fits into no message would be tried for ever.
         member.told += count.max(1);
     }
     while let Some((round, conflict)) = member.conflicts.first() {
         let arguments = [*round, conflict.problem.number(), conflict.number, 0];
         let name = conflict.name.as_bytes();
-        outbox.send_bulk(member.channel, Short::new(to, CONFLICT).arguments(arguments), name)?;
+        send_queue.send_bulk(member.channel, Short::new(to, CONFLICT).arguments(arguments), name)?;
         member.conflicts.remove(0);
     }
     if let Some(round) = member.round {
-        outbox.send_short(member.channel, Short::new(to, ANSWER).arguments([round, 0, 0, 0]))?;
+        send_queue.send_short(member.channel, Short::new(to, ANSWER).arguments([round, 0, 0, 0]))?;
         member.round = None;
     }
     Ok(())

@@ -28,17 +28,17 @@
 
 mod handlers;
 mod node;
-mod outbox;
 mod port;
 mod receiver;
+mod send_queue;
 mod sender;
 
 pub use niclab_port::channels::names::{Conflict, MAX_NAME_BYTES, MAX_NAMES, NameProblem};
 pub use niclab_port::channels::{Bulk, FIRST_HANDLER, MAX_BULK_BYTES, Memory, Outgoing, Short};
 pub use node::{Node, Options};
-pub use outbox::{Outbox, Place};
 pub use port::{Port, Terms};
 pub use receiver::{Message, Payload, Receiver};
+pub use send_queue::{Place, SendQueue};
 pub use sender::Sender;
 
 pub use crate::port::{Parts, PortOptions, Refusal, Status};

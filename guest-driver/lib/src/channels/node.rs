@@ -7,7 +7,7 @@ use niclab_port::channels::names::Entry;
 use niclab_port::channels::{Outgoing, Short};
 
 use super::handlers::{Handler, Handlers};
-use super::outbox::{Outbox, Place, bulk, memory};
+use super::send_queue::{Place, SendQueue, bulk, memory};
 use super::{Message, Port, Receiver, Refusal, Sender, Terms};
 use crate::port::{Parts, PortOptions};
 use crate::wait::{Next, Quiet, Wait};
@@ -36,9 +36,9 @@ pub struct Options {
     /// Who keeps the list of handlers: a channel of a program that polls. The same for all programs of the cluster.
     pub keeper: Address,
     /// Messages that may wait for room, beside those that are in the queues.
-    pub outbox_messages: usize,
+    pub queue_messages: usize,
     /// Bytes of their payload.
-    pub outbox_bytes: usize,
+    pub queue_bytes: usize,
 }
 
 impl Default for Options {
@@ -50,8 +50,8 @@ impl Default for Options {
             terms: None,
             policy: WaitPolicy::ADAPTIVE,
             keeper: Address { node: 0, port: 0 },
-            outbox_messages: 1 << 14,
-            outbox_bytes: 16 << 20,
+            queue_messages: 1 << 14,
+            queue_bytes: 16 << 20,
         }
     }
 }
@@ -71,7 +71,7 @@ impl Options {
 /// queues, so that programs that send to one another under full queues go on. Dropping it takes back what has not left:
 /// [`Node::close`] waits for that.
 pub struct Node {
-    outbox: Outbox,
+    send_queue: SendQueue,
     receivers: Vec<Receiver>,
     handlers: Handlers,
     policy: WaitPolicy,
@@ -82,7 +82,7 @@ pub struct Node {
 
 impl std::fmt::Debug for Node {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Node").field("outbox", &self.outbox).finish_non_exhaustive()
+        formatter.debug_struct("Node").field("send_queue", &self.send_queue).finish_non_exhaustive()
     }
 }
 
@@ -125,7 +125,7 @@ impl Node {
             ports.into_iter().map(|port| (port.sender, port.receiver)).unzip();
         receivers.iter_mut().for_each(|receiver| receiver.set_wait_policy(options.policy));
         Ok(Self {
-            outbox: Outbox::new(senders, options.outbox_messages, options.outbox_bytes),
+            send_queue: SendQueue::new(senders, options.queue_messages, options.queue_bytes),
             receivers,
             handlers: Handlers::new(options.keeper),
             policy: options.policy,
@@ -136,12 +136,12 @@ impl Node {
 
     /// The address of a channel, counted from 0, where there is one.
     pub fn address(&self, channel: usize) -> Option<Address> {
-        self.outbox.senders().get(channel).map(Sender::address)
+        self.send_queue.senders().get(channel).map(Sender::address)
     }
 
     /// What handlers send by: calls that do not wait.
-    pub fn outbox(&mut self) -> &mut Outbox {
-        &mut self.outbox
+    pub fn send_queue(&mut self) -> &mut SendQueue {
+        &mut self.send_queue
     }
 
     /// Sets how calls wait.
@@ -157,7 +157,7 @@ impl Node {
     pub fn register_handler(
         &mut self,
         name: &str,
-        handler: impl FnMut(&mut Outbox, &Message<'_>) + Send + 'static,
+        handler: impl FnMut(&mut SendQueue, &Message<'_>) + Send + 'static,
     ) -> Result<(), Error> {
         self.register(Entry { name: name.into(), number: None }, Box::new(handler))
     }
@@ -172,7 +172,7 @@ impl Node {
         &mut self,
         name: &str,
         number: u32,
-        handler: impl FnMut(&mut Outbox, &Message<'_>) + Send + 'static,
+        handler: impl FnMut(&mut SendQueue, &Message<'_>) + Send + 'static,
     ) -> Result<(), Error> {
         self.register(Entry { name: name.into(), number: Some(number) }, Box::new(handler))
     }
@@ -190,16 +190,16 @@ impl Node {
     /// [`Error::Handlers`] names all that could not be merged; all else was. [`Error::TimedOut`],
     /// [`Error::DeviceGone`].
     pub fn synch_handlers(&mut self, deadline: impl Into<Deadline>) -> Result<(), Error> {
-        if self.handlers.is_keeper(&self.outbox) {
+        if self.handlers.is_keeper(&self.send_queue) {
             let merged = self.handlers.merge_own();
-            self.handlers.publish(&mut self.outbox)?;
+            self.handlers.publish(&mut self.send_queue)?;
             return merged;
         }
-        let most = self.outbox.sender(0)?.max_bytes() as usize;
+        let most = self.send_queue.sender(0)?.max_bytes() as usize;
         let mut asked: Option<Instant> = None;
         // Of what the calls before could not deliver this call knows nothing.
-        self.outbox.push_on()?;
-        let known = self.outbox.troubles.len();
+        self.send_queue.push_on()?;
+        let known = self.send_queue.troubles.len();
         self.wait_until("wait for the keeper of the handlers", deadline.into(), false, |node| {
             if let Some(outcome) = node.handlers.outcome().filter(|_| asked.is_some()) {
                 return outcome.map(Some);
@@ -207,7 +207,7 @@ impl Node {
             node.forgive_absence(known);
             if asked.is_none_or(|asked| asked.elapsed() > ASK_AGAIN) {
                 for (message, payload) in node.handlers.ask(most) {
-                    node.outbox.post(0, message, &payload)?;
+                    node.send_queue.post(0, message, &payload)?;
                 }
                 asked = Some(Instant::now());
             }
@@ -221,7 +221,7 @@ impl Node {
             matches!(error, Error::Launch { refusal: Some(Refusal::Closed | Refusal::NoPayload), .. })
         };
         let mut place = 0;
-        self.outbox.troubles.retain(|error| {
+        self.send_queue.troubles.retain(|error| {
             place += 1;
             place <= known || !is_absence(error)
         });
@@ -290,7 +290,7 @@ impl Node {
         deadline: impl Into<Deadline>,
     ) -> Result<(), Error> {
         let deadline = deadline.into();
-        let piece = self.outbox.sender(channel)?.piece_bytes();
+        let piece = self.send_queue.sender(channel)?.piece_bytes();
         for (number, part) in bytes.chunks(piece).enumerate() {
             self.send(channel, memory(place, number * piece, part), part, deadline)?;
         }
@@ -305,11 +305,11 @@ impl Node {
         payload: &[u8],
         deadline: Deadline,
     ) -> Result<(), Error> {
-        if self.outbox.try_post(channel, message, payload)? {
+        if self.send_queue.try_post(channel, message, payload)? {
             return Ok(());
         }
         self.wait_until("push a message", deadline, false, |node| {
-            Ok(node.outbox.try_post(channel, message, payload)?.then_some(()))
+            Ok(node.send_queue.try_post(channel, message, payload)?.then_some(()))
         })
     }
 
@@ -323,7 +323,7 @@ impl Node {
     /// [`Error::Inconsistent`], [`Error::SlicesLost`].
     pub fn poll(&mut self) -> Result<u32, Error> {
         let (handled, _) = self.progress()?;
-        match self.outbox.troubles.pop_front() {
+        match self.send_queue.troubles.pop_front() {
             Some(trouble) => Err(trouble),
             None => Ok(handled),
         }
@@ -342,7 +342,7 @@ impl Node {
         }
         self.wait_until("wait for a message", deadline.into(), true, |node| {
             // Messages were handled before this is asked: another look would not find them any more.
-            match node.outbox.troubles.pop_front() {
+            match node.send_queue.troubles.pop_front() {
                 Some(trouble) => Err(trouble),
                 None => Ok(Some(node.handled).filter(|handled| *handled > 0)),
             }
@@ -356,8 +356,10 @@ impl Node {
     ///
     /// As [`Node::wait`].
     pub fn flush(&mut self, deadline: impl Into<Deadline>) -> Result<(), Error> {
-        self.wait_until("flush", deadline.into(), false, |node| Ok(node.outbox.is_flushed()?.then_some(())))?;
-        self.outbox.troubles.pop_front().map_or(Ok(()), Err)
+        self.wait_until("flush", deadline.into(), false, |node| {
+            Ok(node.send_queue.is_flushed()?.then_some(()))
+        })?;
+        self.send_queue.troubles.pop_front().map_or(Ok(()), Err)
     }
 
     /// Waits until all has left, tells the keeper of the handlers, and closes the channels.
@@ -367,26 +369,26 @@ impl Node {
     /// As [`Node::flush`]; the channels are closed all the same.
     pub fn close(mut self, deadline: impl Into<Deadline>) -> Result<(), Error> {
         if let Some(short) = self.handlers.leave() {
-            self.outbox.send_short(0, short)?;
+            self.send_queue.send_short(0, short)?;
         }
         self.flush(deadline)
     }
 
     /// Runs handlers and pushes on. Returns how many there were, and whether anything has moved.
     fn progress(&mut self) -> Result<(u32, bool), Error> {
-        let Self { outbox, receivers, handlers, .. } = self;
+        let Self { send_queue, receivers, handlers, .. } = self;
         let mut handled = 0;
         for receiver in receivers {
             for _ in 0..BATCH {
-                match receiver.try_receive(|message| handlers.run(outbox, message))? {
+                match receiver.try_receive(|message| handlers.run(send_queue, message))? {
                     Some(()) => handled += 1,
                     None => break,
                 }
             }
         }
         self.handled = handled;
-        handlers.publish(outbox)?;
-        let has_moved = outbox.push_on()?;
+        handlers.publish(send_queue)?;
+        let has_moved = send_queue.push_on()?;
         Ok((handled, has_moved || handled > 0))
     }
 
@@ -410,8 +412,8 @@ impl Node {
             if has_moved {
                 self.quiet.on_progress();
             }
-            let Self { outbox, quiet, receivers, .. } = self;
-            let link = outbox.senders().first().map(Sender::link);
+            let Self { send_queue, quiet, receivers, .. } = self;
+            let link = send_queue.senders().first().map(Sender::link);
             let Some(link) = link else { continue };
             let next = wait.next(quiet, &*link.backing)?;
             looks = looks.wrapping_add(1);
@@ -421,7 +423,7 @@ impl Node {
             match (next, &mut receivers[..]) {
                 (Next::Look, _) => {}
                 (Next::Sleep(_), _) if has_moved => {}
-                (Next::Sleep(limit), [receiver]) if wakes && outbox.waiting() == 0 => {
+                (Next::Sleep(limit), [receiver]) if wakes && send_queue.waiting() == 0 => {
                     receiver.sleep(limit)?
                 }
                 (Next::Sleep(limit), _) => thread::sleep(limit.min(WaitPolicy::SENDER_SLEEP)),

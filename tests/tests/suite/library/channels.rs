@@ -13,7 +13,7 @@ use niclab_user::channels::{
 };
 use niclab_user::{Address, Error, WaitPolicy};
 
-use super::{Cluster, TIMEOUT, SHORT, node, until};
+use super::{Cluster, SHORT, TIMEOUT, node, until};
 
 const HANDLER: u32 = FIRST_HANDLER + 4;
 
@@ -74,8 +74,8 @@ fn bytes(count: usize) -> Vec<u8> {
 fn all_kinds_of_messages_arrive_in_order() {
     let (_cluster, mut near, mut far) = pair(64);
     let got = keep(&mut far, HANDLER);
-    let region = far.outbox().sender(0).expect("a channel").allocate(200_000).expect("memory");
-    let name = far.outbox().sender(0).expect("a channel").expose(&region, true).expect("exposed");
+    let region = far.send_queue().sender(0).expect("a channel").allocate(200_000).expect("memory");
+    let name = far.send_queue().sender(0).expect("a channel").expose(&region, true).expect("exposed");
     let to = |number| Short::new(node(1), HANDLER).arguments([number, u32::MAX, 3, 4]);
     near.send_short(0, to(0), TIMEOUT).expect("sent");
     near.send_bulk(0, to(1), &bytes(1), TIMEOUT).expect("sent");
@@ -101,10 +101,10 @@ fn channels_of_a_program_are_told_apart_and_handlers_answer() {
     let cluster = cluster(2, |_| {});
     let (mut near, mut far) = (grim(&cluster, 0, 2, 8), grim(&cluster, 1, 2, 8));
     let got = keep(&mut near, HANDLER);
-    far.register_numbered("echo", HANDLER, |outbox, message| {
+    far.register_numbered("echo", HANDLER, |send_queue, message| {
         let channel = message.target.port as usize;
         let answer = Short::new(message.source, message.handler).arguments(message.arguments);
-        outbox.send_bulk(1 - channel, answer, &message.payload.to_vec()).expect("room to wait");
+        send_queue.send_bulk(1 - channel, answer, &message.payload.to_vec()).expect("room to wait");
     })
     .expect("a free number");
     for number in 0..20_u32 {
@@ -181,8 +181,7 @@ fn what_is_too_long_or_for_nobody_is_named_and_nothing_stops() {
     let (cluster, mut near, mut far) = pair(8);
     let got = keep(&mut far, HANDLER);
     let short = Short::new(node(1), HANDLER);
-    let error =
-        near.send_bulk(0, short, &bytes(MAX_BULK_BYTES as usize + 1), TIMEOUT).expect_err("too long");
+    let error = near.send_bulk(0, short, &bytes(MAX_BULK_BYTES as usize + 1), TIMEOUT).expect_err("too long");
     assert!(error.to_string().contains("49153") && error.to_string().contains("49152"), "{error}");
 
     near.send_short(0, Short::new(node(1), 77), TIMEOUT).expect("sent");
@@ -198,8 +197,8 @@ fn what_is_too_long_or_for_nobody_is_named_and_nothing_stops() {
     poll_until(&mut [&mut near, &mut far], "the next message", || got.lock().expect("no panic").len() == 1);
 
     // Memory that is not exposed, a port that nobody has open, a node that there is not.
-    let region = far.outbox().sender(0).expect("a channel").allocate(4096).expect("memory");
-    let sender = far.outbox().sender(0).expect("a channel");
+    let region = far.send_queue().sender(0).expect("a channel").allocate(4096).expect("memory");
+    let sender = far.send_queue().sender(0).expect("a channel");
     let name = sender.expose(&region, true).expect("exposed");
     assert_eq!(sender.expose(&region, false).expect("hidden"), name);
     let place = Place { target: node(1), region: name, offset: 0 };
@@ -270,7 +269,7 @@ fn handlers_that_send_under_full_queues_go_on() {
             scope.spawn(move || {
                 let done = Arc::new(AtomicU64::new(0));
                 let counted = Arc::clone(&done);
-                grim.register_numbered("throw", HANDLER, move |outbox, message| {
+                grim.register_numbered("throw", HANDLER, move |send_queue, message| {
                     let [number, throws, length, _] = message.arguments;
                     assert!(message.payload.to_vec() == bytes(length as usize), "message {number}");
                     if throws == 0 {
@@ -278,7 +277,7 @@ fn handlers_that_send_under_full_queues_go_on() {
                         return;
                     }
                     let back = Short::new(message.source, HANDLER).arguments([number, throws - 1, length, 0]);
-                    outbox.send_bulk(0, back, &message.payload.to_vec()).expect("room to wait");
+                    send_queue.send_bulk(0, back, &message.payload.to_vec()).expect("room to wait");
                 })
                 .expect("a free number");
                 for number in 0..MESSAGES {
@@ -302,15 +301,16 @@ fn handlers_that_send_under_full_queues_go_on() {
 }
 
 #[test]
-fn an_outbox_has_a_bound_and_says_it() {
+fn full_send_queue_is_reported() {
     let cluster = cluster(2, |_| {});
     let terms = TERMS;
-    let options = Options { outbox_messages: 5, ..Options::default() };
+    let options = Options { queue_messages: 5, ..Options::default() };
     let mut near = Node::from_parts(vec![cluster.open(0, 8)], terms, &options).expect("a channel");
     let _far = cluster.open(1, 8);
     let short = Short::new(node(1), HANDLER);
-    let error = (0..100_000).find_map(|_| near.outbox().send_short(0, short).err()).expect("nobody receives");
-    assert!(matches!(error, Error::OutboxFull { messages: 5, .. }), "{error}");
+    let error =
+        (0..100_000).find_map(|_| near.send_queue().send_short(0, short).err()).expect("nobody receives");
+    assert!(matches!(error, Error::SendQueueFull { messages: 5, .. }), "{error}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use niclab_user::slices::{Flags, Port};
 use niclab_user::{Error, WaitPolicy};
 
 use super::ultra::{POLICIES, armed, pair_with};
-use super::{Cluster, TIMEOUT, SHORT, until};
+use super::{Cluster, SHORT, TIMEOUT, until};
 
 /// Two nodes, of which the second has these faults.
 fn faulty(faults: DeviceFaults) -> (Cluster, [Port; 2]) {

@@ -8,7 +8,7 @@ use niclab_user::lists::{
 };
 use niclab_user::{Address, Error, Memory, WaitPolicy};
 
-use super::{Cluster, TIMEOUT, SHORT, node, pages, until};
+use super::{Cluster, SHORT, TIMEOUT, node, pages, until};
 
 /// A handle that no entry has.
 fn none() -> Handle {

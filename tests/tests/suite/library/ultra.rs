@@ -9,7 +9,7 @@ use niclab_user::slices::{Flags, Message, Port, Refusal};
 use niclab_user::{Error, WaitPolicy};
 use proptest::prelude::*;
 
-use super::{Cluster, TIMEOUT, SHORT, node, until};
+use super::{Cluster, SHORT, TIMEOUT, node, until};
 
 pub(super) const POLICIES: [WaitPolicy; 3] = [WaitPolicy::Spin, WaitPolicy::Block, WaitPolicy::ADAPTIVE];
 

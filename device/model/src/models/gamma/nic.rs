@@ -93,8 +93,8 @@ impl Gamma {
                 }
             }
             Input::Control { token, request } => control::on_control(self, now, token, request),
-            // It has no outbox, so that nobody leaves it any.
-            Input::Parcel { .. } => {}
+            // A card without an effect queue receives no inline packets.
+            Input::InlinePacket { .. } => {}
             Input::ShellCounts(counts) => self.effects.shell_counts = counts,
             Input::Timeout => {
                 self.transmit.on_timeout(now, &self.config, &mut self.effects);

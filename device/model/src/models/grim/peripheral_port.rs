@@ -85,7 +85,7 @@ pub(super) struct PeripheralPort {
     waiting: VecDeque<Waiting>,
     frames: usize,
     job: Option<Job>,
-    outbox: VecDeque<(Sending, Time)>,
+    send_queue: VecDeque<(Sending, Time)>,
     /// Messages with payload in the outbound queue, by number, the oldest first.
     in_queue: VecDeque<(u64, u64)>,
     queue_bytes: u64,
@@ -119,7 +119,7 @@ impl PeripheralPort {
             waiting: VecDeque::new(),
             frames: 0,
             job: None,
-            outbox: VecDeque::new(),
+            send_queue: VecDeque::new(),
             in_queue: VecDeque::new(),
             queue_bytes: 0,
             unsendable: 0,
@@ -186,7 +186,7 @@ impl PeripheralPort {
 
     /// The processor takes the next message, if it is free and all that the one before sends has left its hands.
     fn start(&mut self) {
-        if self.job.is_some() || !self.outbox.is_empty() {
+        if self.job.is_some() || !self.send_queue.is_empty() {
             return;
         }
         let mut work = Work::default();
@@ -222,7 +222,7 @@ impl PeripheralPort {
     pub(super) fn finish(&mut self, now: Time) -> Option<Done> {
         let Job { done, bytes, work, tag } = self.job.take_if(|job| job.done <= now)?;
         self.taken -= bytes;
-        self.outbox.extend(work.sendings.into_iter().map(|sending| (sending, done)));
+        self.send_queue.extend(work.sendings.into_iter().map(|sending| (sending, done)));
         Some(Done { at: done, tag, frames: work.frames })
     }
 
@@ -236,14 +236,14 @@ impl PeripheralPort {
     /// the messages of this node. True when any was pushed.
     pub(super) fn push(&mut self, config: &Config, messages: &mut u64, bus: &mut HostInterface) -> bool {
         let mut any = false;
-        while let Some((sending, ready)) = self.outbox.pop_front() {
+        while let Some((sending, ready)) = self.send_queue.pop_front() {
             let bytes = sending.payload.len() as u64;
             if bytes > config.max_bulk_bytes() || u32::from(sending.to.node) >= config.nodes {
                 self.unsendable += 1;
                 continue;
             }
             if !self.has_room(bytes, config) {
-                self.outbox.push_front((sending, ready));
+                self.send_queue.push_front((sending, ready));
                 break;
             }
             *messages += 1;

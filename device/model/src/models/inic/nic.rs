@@ -122,8 +122,8 @@ impl Inic {
             }
             Input::Register { port, register } => self.on_register(now, port as usize, register),
             Input::Control { token, request } => control::on_control(self, now, token, request),
-            // It has no outbox, so that nobody leaves it any.
-            Input::Parcel { .. } => {}
+            // A card without an effect queue receives no inline packets.
+            Input::InlinePacket { .. } => {}
             Input::ShellCounts(counts) => self.card.effects.shell_counts = counts,
             // It is lent nothing.
             Input::Lent { .. } | Input::LentFrame { .. } => {}

@@ -423,7 +423,7 @@ impl Mailbox {
             }
             Input::Control { token, request } => control::on_control(self, now, token, request),
             // This model has no effect queue, so the shell never gives it packets by the fast path.
-            Input::Parcel { .. } => {}
+            Input::InlinePacket { .. } => {}
             Input::ShellCounts(counts) => self.effects.shell_counts = counts,
             // This model never reads host memory.
             Input::DmaData { .. } | Input::Lent { .. } | Input::LentFrame { .. } => {}

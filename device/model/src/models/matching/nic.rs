@@ -91,8 +91,8 @@ impl Match {
             Input::Lent { token, into } => self.transport.on_lent(token, into, &mut self.ends),
             Input::Register { port, register } => self.on_register(now, port as usize, register),
             Input::Control { token, request } => control::on_control(self, now, token, request),
-            // It has no outbox, so that nobody leaves it any.
-            Input::Parcel { .. } => {}
+            // A card without an effect queue receives no inline packets.
+            Input::InlinePacket { .. } => {}
             Input::ShellCounts(counts) => self.ends.effects.shell_counts = counts,
             // Its host says everything by pages.
             Input::Descriptor(_) | Input::PollDemand { .. } => {}

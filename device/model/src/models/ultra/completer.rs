@@ -16,7 +16,7 @@ use crate::models::ultra::counters::Effects;
 use crate::models::ultra::requester::Requester;
 use crate::models::ultra::wire::{Address, Header, Kind, Packet, WireError};
 use crate::nic::Register;
-use crate::nic::parcel::Parcel;
+use crate::nic::packet::InlinePacket;
 use crate::parts::credit::{Answer, Grant, Refusal};
 use crate::parts::effects::{Machine, WORD_BYTES};
 use crate::parts::fifo::{FifoError, FifoRam};
@@ -288,17 +288,17 @@ impl Completer {
 
     /// The same for a packet of the fast path, which was not encoded.
     #[inline]
-    pub(super) fn on_parcel(
+    pub(super) fn on_inline_packet(
         &mut self,
         come: (Time, Time),
-        parcel: &Parcel,
+        packet: &InlinePacket,
         requester: &mut Requester,
         effects: &mut Effects,
     ) {
-        let words = parcel.words();
-        match Header::of_words(parcel.head, words.len()) {
+        let words = packet.words();
+        match Header::of_words(packet.head, words.len()) {
             Ok(header) => {
-                let (words, message) = (words.iter().copied(), parcel.message.as_ref());
+                let (words, message) = (words.iter().copied(), packet.message.as_ref());
                 self.on_packet(come, &header, words, message, requester, effects);
             }
             Err(_) => effects.counters.card.malformed += 1,

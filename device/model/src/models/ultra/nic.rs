@@ -11,7 +11,7 @@ use crate::models::ultra::config::{Config, ConfigError, FlowControl, PORTS};
 use crate::models::ultra::counters::{Counters, Effects};
 use crate::models::ultra::requester::Requester;
 use crate::models::ultra::wire::{Address, MAX_WORDS};
-use crate::nic::parcel::Outbox;
+use crate::nic::packet::EffectQueue;
 use crate::nic::series::{InSeries, Series, Way};
 use crate::nic::{HostRanges, Input, Nic, Observed, Output, ShellCounts, Statistics};
 use crate::parts::control::{self, Answer, ControlError, Controlled};
@@ -197,9 +197,9 @@ impl Ultra {
                 effects.attribute(message);
                 self.completer.on_frame((head, now), frame, message.as_ref(), requester, effects);
             }
-            Input::Parcel { head, parcel } => {
-                effects.attribute(parcel.message);
-                self.completer.on_parcel((head, now), parcel, requester, effects);
+            Input::InlinePacket { head, packet } => {
+                effects.attribute(packet.message);
+                self.completer.on_inline_packet((head, now), packet, requester, effects);
             }
             Input::Register { port, register } => {
                 self.completer.on_register(now, port as usize, register, requester, effects);
@@ -234,8 +234,8 @@ impl Nic for Ultra {
     }
 
     #[inline]
-    fn outbox(&mut self) -> Option<&mut Outbox> {
-        Some(self.effects.outbox())
+    fn effect_queue(&mut self) -> Option<&mut EffectQueue> {
+        Some(self.effects.effect_queue())
     }
 
     #[inline]

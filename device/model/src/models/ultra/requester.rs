@@ -382,9 +382,9 @@ fn transmit(
     let passed = effects.pass(Machine::Transmit, passing, loaded, words.len() as u64 * WORD_BYTES);
     let routed = passed.opened.before(passed.pace).max(loaded.head);
     let ready = Passage { head: routed, tail: passed.words.tail };
-    if let Some(parcel) = effects.parcel(frame_bytes(words.len())) {
-        (parcel.ready, parcel.message) = (ready, message);
-        entry.leave(parcel, kind, connection, number, words);
+    if let Some(packet) = effects.packet(frame_bytes(words.len())) {
+        (packet.ready, packet.message) = (ready, message);
+        entry.leave(packet, kind, connection, number, words);
     } else {
         effects.frame(ready, entry.emit(kind, connection, number, words), message);
     }

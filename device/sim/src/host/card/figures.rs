@@ -2,8 +2,8 @@
 
 use niclab_assembly::figures;
 use niclab_model::nic::ShellCounts;
-use niclab_model::nic::fault_injector::{Fault, FaultInjector};
 use niclab_model::nic::adversarial::Adversarial;
+use niclab_model::nic::fault_injector::{Fault, FaultInjector};
 use niclab_model::platform::ledger::Crossing;
 use niclab_spec::report::{NodeFigures, PortFigures};
 use niclab_workloads::Transport;

@@ -7,8 +7,8 @@
 
 use niclab_model::nic::adversarial::Kind;
 
-use crate::shell::card::Card;
 use crate::shell::adversary::AdversaryState;
+use crate::shell::card::Card;
 use crate::shell::world::{Found, World};
 
 /// Looks for which a card stays awake after a doorbell, at the most; mostly.

@@ -8,17 +8,17 @@
 //! for each request that is under way, of which a driver has no more than its queue has descriptors, and one promise of
 //! an interrupt for each queue.
 
-mod looks;
 pub mod deferred;
+mod looks;
 
 use std::time::Instant;
 
 use niclab_model::nic::ReplyBytes;
-use niclab_model::nic::adversarial::{Kind, Adversarial};
+use niclab_model::nic::adversarial::{Adversarial, Kind};
 use vhost_user_backend::VringT;
 
+use super::adversary::{AdversaryState, KeptReply, OWED_QUEUES, Tick, When};
 use super::card::Card;
-use super::adversary::{KeptReply, AdversaryState, OWED_QUEUES, Tick, When};
 use super::world::World;
 use crate::vring;
 
@@ -89,7 +89,8 @@ impl World<'_> {
     /// Has the card of `node` be adversarial from now on.
     pub fn make_adversarial(&mut self, node: usize, seed: u64) {
         let Some(card) = self.nodes.card_mut(node) else { return };
-        let (adversary, adversarial) = (AdversaryState::new(seed, node as u16), Adversarial::new(seed, node as u16));
+        let (adversary, adversarial) =
+            (AdversaryState::new(seed, node as u16), Adversarial::new(seed, node as u16));
         card.make_adversarial(adversary, adversarial);
         self.common.is_adversarial = true;
     }
@@ -101,7 +102,9 @@ impl World<'_> {
     /// The first node whose card is kind.
     pub fn reseed(&mut self, nodes: &[usize], seed: u64) -> Result<(), usize> {
         let is_kind = |node: &&usize| {
-            self.nodes.card(**node).is_none_or(|card| card.adversary.is_none() || card.nic.adversarial().is_none())
+            self.nodes
+                .card(**node)
+                .is_none_or(|card| card.adversary.is_none() || card.nic.adversarial().is_none())
         };
         if let Some(kind) = nodes.iter().find(is_kind) {
             return Err(*kind);

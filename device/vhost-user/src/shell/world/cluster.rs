@@ -341,7 +341,8 @@ impl World<'_> {
         let Common { ethernet, network, lockstep, loading, .. } = &*self.common;
         let is_one_for_all = lockstep.is_some() || loading.is_some() || self.common.has_descriptors;
         let is_one_for_all = is_one_for_all || self.common.lends_nothing || self.common.coming_back > 0;
-        let is_faulty = self.common.has_device_faults || self.common.is_adversarial || network.is_any_faulty();
+        let is_faulty =
+            self.common.has_device_faults || self.common.is_adversarial || network.is_any_faulty();
         let is_under_way =
             self.common.is_owing || network.is_moving() || network.is_holding() || ethernet.is_holding();
         let is_watched = network.taps().is_any();

@@ -39,7 +39,7 @@ const MAX_DUE: usize = 16 * 1024;
 
 /// A frame of a model on its way.
 #[derive(Clone, Debug)]
-struct Parcel {
+struct InlinePacket {
     frame: SharedFrame,
     message: Option<TraceTag>,
     passage: Passage,
@@ -51,11 +51,11 @@ struct Parcel {
 #[derive(Debug)]
 enum Event {
     /// A frame is there, whole.
-    Arrive(Parcel),
+    Arrive(InlinePacket),
     /// A frame is ready for its sender's link.
-    Depart(Parcel),
+    Depart(InlinePacket),
     /// A frame is through the switch and ready for the link behind it.
-    Cross(Parcel, Transit),
+    Cross(InlinePacket, Transit),
     /// What a card wrote is visible, or the host has it in hand.
     Show { address: u64, words: DmaWords, is_record: bool },
 }
@@ -328,8 +328,8 @@ impl World<'_> {
                 lockstep.push(at, number, number, Event::Show { address, words, is_record });
             } else if let Some((passage, Carried::Whole(frame), message)) = self.perform(node, output, None) {
                 let concern = Concern::of(&frame);
-                let parcel = Parcel { frame, message, passage, concern };
-                lockstep.push(passage.head, number, number, Event::Depart(parcel));
+                let packet = InlinePacket { frame, message, passage, concern };
+                lockstep.push(passage.head, number, number, Event::Depart(packet));
             }
         }
     }
@@ -406,36 +406,36 @@ impl World<'_> {
     fn carry(&mut self, lockstep: &mut Lockstep, due: Due) {
         let Due { at, node, event, .. } = due;
         match event {
-            Event::Depart(parcel) => {
-                if parcel.concern == Concern::All {
+            Event::Depart(packet) => {
+                if packet.concern == Concern::All {
                     // The Ethernet function beside the station hears it without the link.
-                    let own = Parcel { concern: Concern::Host, ..parcel.clone() };
+                    let own = InlinePacket { concern: Concern::Host, ..packet.clone() };
                     lockstep.push(own.passage.tail, node, node, Event::Arrive(own));
                 }
                 for transit in self.common.network.enter(
                     &mut self.nodes,
-                    &parcel.frame,
-                    parcel.passage,
+                    &packet.frame,
+                    packet.passage,
                     node,
-                    parcel.message,
+                    packet.message,
                 ) {
-                    lockstep.push(transit.ready, transit.to, node, Event::Cross(parcel.clone(), transit));
+                    lockstep.push(transit.ready, transit.to, node, Event::Cross(packet.clone(), transit));
                 }
             }
-            Event::Cross(parcel, transit) => {
+            Event::Cross(packet, transit) => {
                 for delivery in
-                    self.common.network.leave(&mut self.nodes, &transit, &parcel.frame, parcel.message)
+                    self.common.network.leave(&mut self.nodes, &transit, &packet.frame, packet.message)
                 {
-                    let mut parcel = parcel.clone();
+                    let mut packet = packet.clone();
                     if let Some(bit) = delivery.corrupt {
-                        parcel.frame.flip(bit);
-                        parcel.concern = parcel.concern.damaged();
+                        packet.frame.flip(bit);
+                        packet.concern = packet.concern.damaged();
                     }
-                    parcel.passage = Passage { head: delivery.head, tail: delivery.at };
-                    lockstep.push(delivery.at, delivery.to, due.cause, Event::Arrive(parcel));
+                    packet.passage = Passage { head: delivery.head, tail: delivery.at };
+                    lockstep.push(delivery.at, delivery.to, due.cause, Event::Arrive(packet));
                 }
             }
-            Event::Arrive(parcel) => self.arrive_in_turn(lockstep, node.into(), &parcel),
+            Event::Arrive(packet) => self.arrive_in_turn(lockstep, node.into(), &packet),
             Event::Show { address, words, is_record } => {
                 let Some(card) = self.nodes.card_mut(usize::from(node)) else { return };
                 card.write(address, &words);
@@ -450,8 +450,8 @@ impl World<'_> {
         }
     }
 
-    fn arrive_in_turn(&mut self, lockstep: &mut Lockstep, node: usize, parcel: &Parcel) {
-        let &Parcel { ref frame, message, passage, concern } = parcel;
+    fn arrive_in_turn(&mut self, lockstep: &mut Lockstep, node: usize, packet: &InlinePacket) {
+        let &InlinePacket { ref frame, message, passage, concern } = packet;
         self.common.turn.spend(frame_ns(frame.len()));
         self.note(lockstep, node as u16, passage.tail);
         if concern != Concern::Card && !self.is_for_stations(node, passage, frame, message, concern) {
@@ -477,8 +477,8 @@ impl World<'_> {
         } else if is_running {
             let &ForStations { to, at, ref frame, message } = next;
             let (frame, concern) = (frame.clone(), Concern::Stations(to as u16));
-            let parcel = Parcel { frame, message: Some(message), passage: at.into(), concern };
-            self.arrive_in_turn(&mut lockstep, to, &parcel);
+            let packet = InlinePacket { frame, message: Some(message), passage: at.into(), concern };
+            self.arrive_in_turn(&mut lockstep, to, &packet);
         }
         self.common.lockstep = Some(lockstep);
         is_running

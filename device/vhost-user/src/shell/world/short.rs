@@ -2,12 +2,12 @@
 //! way.
 //!
 //! The models, the links and the ledgers do all that they do on the general way, by the same functions: what is left
-//! out is the frame ([`niclab_model::nic::parcel`]), and the queues between the steps. What is in the way is looked for
+//! out is the frame ([`niclab_model::nic::packet`]), and the queues between the steps. What is in the way is looked for
 //! once for each look at a node's pages ([`World::is_way_clear`]): somebody who watches, faults, programs that take
 //! turns, a card with work in hand; and for each message whether anything is under way. Lines of status and credits
-//! that go back are parcels and stores like others. Where something is in the way, and for what a message causes at its
+//! that go back are packets and stores like others. Where something is in the way, and for what a message causes at its
 //! receiver beside a store (an acknowledgement, an interrupt), the general way is taken, which gets the same out of the
-//! same outbox. Launches that ask for the same go together ([`series`]). `tests` holds one world that has the short way
+//! same effect_queue. Launches that ask for the same go together ([`series`]). `tests` holds one world that has the short way
 //! against one that has not.
 
 mod series;
@@ -23,7 +23,9 @@ impl World<'_> {
     /// Takes the short way away, as a world that is compared with another has none, or gives it back.
     pub fn set_short_way(&mut self, is_open: bool) {
         let cards = self.nodes.iter_mut().map(|(_, node)| &mut node.card);
-        cards.filter_map(|card| card.nic.outbox()).for_each(|outbox| outbox.set_open(is_open));
+        cards
+            .filter_map(|card| card.nic.effect_queue())
+            .for_each(|effect_queue| effect_queue.set_open(is_open));
     }
 
     /// Frames so far that went the short way.
@@ -73,14 +75,18 @@ impl World<'_> {
         self.common.turn.spend_work(sender.card.take_work());
         loop {
             let Some(sender) = self.nodes.get_mut(from) else { return false };
-            let Some(outbox) = sender.card.nic.outbox() else { return false };
-            let Some(parcel) = outbox.parcel() else {
-                if !sender.card.deposit(&mut self.common.latest) {
-                    return sender.card.nic.outbox().is_some_and(|outbox| outbox.is_empty());
+            let Some(effect_queue) = sender.card.nic.effect_queue() else { return false };
+            let Some(packet) = effect_queue.packet() else {
+                if !sender.card.inline_write(&mut self.common.latest) {
+                    return sender
+                        .card
+                        .nic
+                        .effect_queue()
+                        .is_some_and(|effect_queue| effect_queue.is_empty());
                 }
                 continue;
             };
-            let to = usize::from(parcel.to);
+            let to = usize::from(packet.to);
             // A receiver that cannot be had the general way does not get, either, and says what follows.
             if self.common.is_part && !self.has_joined(to) {
                 return false;
@@ -88,7 +94,7 @@ impl World<'_> {
             // Not to itself, nor to somebody whom there is not.
             let Some((sender, receiver)) = self.nodes.pair(from, to) else { return false };
             let is_stopped = receiver.card.stands_still();
-            if !receiver.unsent.is_empty() || is_stopped || receiver.card.nic.outbox().is_none() {
+            if !receiver.unsent.is_empty() || is_stopped || receiver.card.nic.effect_queue().is_none() {
                 return false;
             }
             match carry(sender, receiver, &mut self.common) {
@@ -104,37 +110,37 @@ impl World<'_> {
     }
 }
 
-/// Who wants something done behind a parcel.
+/// Who wants something done behind a packet.
 enum Rest {
     None,
     Sender,
     Receiver,
 }
 
-/// Carries the parcel that the sender's model has left first: over the links, and into the receiver's model and memory.
+/// Carries the packet that the sender's model has left first: over the links, and into the receiver's model and memory.
 /// Who has more to do then.
 #[inline]
 fn carry(sender: &mut Node, receiver: &mut Node, common: &mut Common) -> Rest {
     let Card { nic, counts, .. } = &mut sender.card;
-    let Some(outbox) = nic.outbox() else { return Rest::None };
+    let Some(effect_queue) = nic.effect_queue() else { return Rest::None };
     let mut is_receiver_done = true;
-    if let Some(parcel) = outbox.parcel() {
+    if let Some(packet) = effect_queue.packet() {
         counts.short_way += 1;
         counts.traffic.sent_frames += 1;
-        counts.traffic.sent_bytes += parcel.bytes as u64;
-        common.latest = common.latest.max(parcel.ready.head);
-        if let Some(passage) = common.network.pass(&mut sender.port, &mut receiver.port, parcel) {
-            common.turn.spend(frame_ns(parcel.bytes));
+        counts.traffic.sent_bytes += packet.bytes as u64;
+        common.latest = common.latest.max(packet.ready.head);
+        if let Some(passage) = common.network.pass(&mut sender.port, &mut receiver.port, packet) {
+            common.turn.spend(frame_ns(packet.bytes));
             common.acts += 1;
             let Node { card, bus, .. } = receiver;
-            card.arrive_parcel(passage, parcel, bus);
+            card.arrive_packet(passage, packet, bus);
             common.turn.spend_work(card.take_work());
-            while card.deposit(&mut common.latest) {}
-            is_receiver_done = card.nic.outbox().is_none_or(|outbox| outbox.is_empty());
+            while card.inline_write(&mut common.latest) {}
+            is_receiver_done = card.nic.effect_queue().is_none_or(|effect_queue| effect_queue.is_empty());
         }
     }
-    outbox.clear_first();
-    match (is_receiver_done, outbox.is_empty()) {
+    effect_queue.clear_first();
+    match (is_receiver_done, effect_queue.is_empty()) {
         (false, _) => Rest::Receiver,
         (true, false) => Rest::Sender,
         (true, true) => Rest::None,

@@ -84,7 +84,10 @@ fn it_is_for_cards_that_are_adversarial_and_all_or_none_of_them() {
     assert_eq!(set_seed(&desk, &["node0"], 8), Answer::Error { message: kind("node0") });
     desk.shell().world().make_adversarial(0, SEED);
     assert_eq!(set_seed(&desk, &[], 8), Answer::Error { message: kind("node1") });
-    assert_eq!((stats(&desk.lab, 0).adversarial_seed, stats(&desk.lab, 0).adversarial_reseeds), (Some(SEED), 0));
+    assert_eq!(
+        (stats(&desk.lab, 0).adversarial_seed, stats(&desk.lab, 0).adversarial_reseeds),
+        (Some(SEED), 0)
+    );
     let Answer::Error { message } = set_seed(&desk, &["node7"], 8) else { panic!("nobody") };
     assert!(message.contains("no node `node7`; there are node0, node1"), "{message}");
     desk.shell().world().make_adversarial(1, SEED);

@@ -87,7 +87,7 @@ impl Collectives {
         if !self.is_reliable {
             self.with_all(now, card, |group, io| group.end(io, POST_NOT_RELIABLE, None));
             self.early.clear();
-            self.unit.outbox.clear();
+            self.unit.send_queue.clear();
         }
     }
 
@@ -242,7 +242,7 @@ impl Collectives {
             }
             self.on_room(now, card);
         }
-        let unit::Outgoing { at, node, message } = self.unit.outbox.pop_front()?;
+        let unit::Outgoing { at, node, message } = self.unit.send_queue.pop_front()?;
         card.effects.counters.collective_messages += 1;
         Some((at, card.send_own(node, message)))
     }

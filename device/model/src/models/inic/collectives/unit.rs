@@ -77,7 +77,7 @@ pub(super) struct Unit {
     machine: Machine,
     /// Most bytes of a message.
     message_bytes: usize,
-    pub(super) outbox: VecDeque<Outgoing>,
+    pub(super) send_queue: VecDeque<Outgoing>,
     pub(super) reads: BTreeMap<u64, Reading>,
     /// Multicasts that are whole and wait for room, by group and membership.
     pub(super) whole: VecDeque<(u32, u32, Name)>,
@@ -88,7 +88,7 @@ impl Unit {
         Self {
             machine,
             message_bytes: 0,
-            outbox: VecDeque::new(),
+            send_queue: VecDeque::new(),
             reads: BTreeMap::new(),
             whole: VecDeque::new(),
         }
@@ -129,7 +129,7 @@ impl Io<'_> {
     pub(super) fn send(&mut self, node: u16, head: Head, data: &[u8]) {
         self.work(0);
         let message = head.emit(data).into();
-        self.unit.outbox.push_back(Outgoing { at: self.at, node, message });
+        self.unit.send_queue.push_back(Outgoing { at: self.at, node, message });
     }
 
     /// Has host memory read.

@@ -1,4 +1,4 @@
-//! Batches of packets: what [`Completer::on_parcel`] does with each packet that is stored and has no other effect.
+//! Batches of packets: what [`Completer::on_packet`] does with each packet that is stored and has no other effect.
 
 use niclab_abi::bar::{PAYLOAD_WORDS, TAG_WORDS};
 use niclab_abi::receive::SliceStatus;

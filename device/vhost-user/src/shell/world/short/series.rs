@@ -62,7 +62,7 @@ impl World<'_> {
         if !receiver.unsent.is_empty() || is_stopped || !receiver.card.takes_series() {
             return None;
         }
-        let passing = self.common.network.parcels_in_series(&sender.port, &receiver.port, &way);
+        let passing = self.common.network.packets_in_batch(&sender.port, &receiver.port, &way);
         let received = receiver.card.nic.in_series()?.most(&way);
         let in_turn = self.common.turn.operations(LAUNCH_NS + frame_ns(way.bytes) + WORK_NS);
         way.most = way.most.min(most as usize).min(passing).min(received).min(in_turn);
@@ -77,7 +77,7 @@ fn carry(sender: &mut Node, receiver: &mut Node, common: &mut Common) {
     sender.card.launch_series(series, &mut sender.bus);
     let heads = series.runs.done().iter().map(|run| run.last().passage.head);
     *latest = heads.fold(*latest, Ord::max);
-    while sender.card.deposit(latest) {}
+    while sender.card.inline_write(latest) {}
     network.pass_series(&mut sender.port, &mut receiver.port, series);
     receiver.card.arrive_series(series, &mut receiver.bus, latest);
     let (count, bytes) = (series.len() as u32, series.way.bytes);

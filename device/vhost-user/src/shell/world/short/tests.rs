@@ -354,7 +354,7 @@ fn models() -> Vec<&'static Model> {
     let has_short_way = |model: &&'static Model| {
         let (cluster, _) = build(&config(&format!("nodes = 2\nnic.model = \"{}\"", model.name)), 2).unwrap();
         let mut world = cluster.world();
-        world.nodes[0].card.nic.outbox().is_some()
+        world.nodes[0].card.nic.effect_queue().is_some()
     };
     MODELS.iter().copied().filter(has_short_way).collect()
 }

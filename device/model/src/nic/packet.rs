@@ -1,10 +1,10 @@
 //! The short way of a message: what a card wants done, left where a shell finds it without a frame being encoded, moved
 //! or looked through.
 //!
-//! A model decides all that it does as ever. Where its [`Outbox`] is open, the frames that it sends first are left as
-//! [`Parcel`]s, in the words that they are made of, and the stores among them as [`Deposit`]s. A shell that can carry a
-//! parcel there and then gives it to the other card by [`Input::Parcel`](crate::nic::Input::Parcel). Any other polls,
-//! and gets the frame and the store as [`Output`]s: so a parcel can be taken up at any place, and left at any place.
+//! A model decides all that it does as ever. Where its [`EffectQueue`] is open, the frames that it sends first are left as
+//! [`InlinePacket`]s, in the words that they are made of, and the stores among them as [`InlineWrite`]s. A shell that can carry a
+//! packet there and then gives it to the other card by [`Input::InlinePacket`](crate::nic::Input::InlinePacket). Any other polls,
+//! and gets the frame and the store as [`Output`]s: so a packet can be taken up at any place, and left at any place.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -14,13 +14,13 @@ use crate::nic::{Content, DMA_BUFFER_WORDS, DmaWords, FrameBytes, Output};
 use crate::platform::trace_tag::TraceTag;
 use crate::time::{Passage, Time};
 
-/// Words of a parcel behind its head: payload and tag of a slot. Ours: what is longer goes as a frame.
-pub const PARCEL_WORDS: usize = niclab_abi::bar::PAYLOAD_WORDS + niclab_abi::bar::TAG_WORDS;
+/// Words of a packet behind its head: payload and tag of a slot. Ours: what is longer goes as a frame.
+pub const PACKET_WORDS: usize = niclab_abi::bar::PAYLOAD_WORDS + niclab_abi::bar::TAG_WORDS;
 
 /// A frame from a card to the card of one other node, between the two cards' own Ethernet addresses, which nobody has
 /// encoded. What its check sequences would say, it is: sound.
 #[derive(Clone, Copy, Debug)]
-pub struct Parcel {
+pub struct InlinePacket {
     /// When its first byte is ready for the link, and when its last is.
     pub ready: Passage,
     /// The node that it goes to.
@@ -34,7 +34,7 @@ pub struct Parcel {
     /// What its model has before the words.
     pub head: [u64; 2],
     /// Words, of which so many count.
-    words: [u64; PARCEL_WORDS],
+    words: [u64; PACKET_WORDS],
     count: usize,
     /// The message that it carries, as in [`Output::Frame`].
     pub message: Option<TraceTag>,
@@ -42,7 +42,7 @@ pub struct Parcel {
     pub encode: fn(&Self) -> FrameBytes,
 }
 
-impl Parcel {
+impl InlinePacket {
     /// A frame of nothing, in whose place others are made.
     const NONE: Self = Self {
         ready: Passage { head: Time::ZERO, tail: Time::ZERO },
@@ -51,7 +51,7 @@ impl Parcel {
         is_routed: false,
         bytes: 0,
         head: [0; 2],
-        words: [0; PARCEL_WORDS],
+        words: [0; PACKET_WORDS],
         count: 0,
         message: None,
         encode: |_| FrameBytes::new(),
@@ -67,13 +67,13 @@ impl Parcel {
     #[inline]
     pub fn set_words(&mut self, words: &[u64]) {
         self.words.iter_mut().zip(words).for_each(|(place, word)| *place = *word);
-        self.count = words.len().min(PARCEL_WORDS);
+        self.count = words.len().min(PACKET_WORDS);
     }
 }
 
 /// A store into host memory: [`Output::DmaWrite`], where it lies.
 #[derive(Clone, Debug)]
-pub struct Deposit {
+pub struct InlineWrite {
     /// When the last word is visible to the host.
     pub at: Time,
     /// Guest-physical address, aligned to 8 bytes.
@@ -87,7 +87,7 @@ pub struct Deposit {
     pub message: Option<TraceTag>,
 }
 
-impl Deposit {
+impl InlineWrite {
     /// A store of nothing, in whose place others are made.
     const NONE: Self = Self {
         at: Time::ZERO,
@@ -108,45 +108,45 @@ impl Deposit {
 /// What lies at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    Parcel,
-    Deposit,
+    InlinePacket,
+    InlineWrite,
 }
 
-/// Parcels and deposits that lie one behind the other, at most. Ours: more than follow from one input, but for the
+/// InlinePackets and deposits that lie one behind the other, at most. Ours: more than follow from one input, but for the
 /// credits of a large queue that was released at once. What is more lies behind them as outputs.
 const PLACES: usize = 32;
 
-/// Where parcels and stores are left. Its places are filled from the first one on whenever nothing is left, so that the
+/// Where packets and stores are left. Its places are filled from the first one on whenever nothing is left, so that the
 /// same few are used again and again.
 struct Counter {
     /// Place of the first one that is left, and the one behind the last.
     first: usize,
     end: usize,
     kinds: [Kind; PLACES],
-    parcels: [Parcel; PLACES],
-    deposits: [Deposit; PLACES],
+    packets: [InlinePacket; PLACES],
+    inline_writes: [InlineWrite; PLACES],
 }
 
-/// What a card wants done: parcels and deposits, and then all else, in the order in which it was decided.
+/// What a card wants done: packets and deposits, and then all else, in the order in which it was decided.
 #[derive(Default)]
-pub struct Outbox {
+pub struct EffectQueue {
     queue: VecDeque<Output>,
-    /// Only in an outbox that is open.
+    /// Only in an effect_queue that is open.
     counter: Option<Box<Counter>>,
 }
 
-impl core::fmt::Debug for Outbox {
+impl core::fmt::Debug for EffectQueue {
     /// Whether it is open is nothing that a card does: two that want the same look the same.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let counter = self.counter.as_ref().filter(|_| !self.is_empty()).map(|counter| {
             (counter.first..counter.end).map(|place| counter.output(place)).collect::<VecDeque<_>>()
         });
-        f.debug_struct("Outbox").field("counter", &counter).field("queue", &self.queue).finish()
+        f.debug_struct("EffectQueue").field("counter", &counter).field("queue", &self.queue).finish()
     }
 }
 
-impl Outbox {
-    /// Opens the short way, for a shell that looks for parcels, or closes it, as at first.
+impl EffectQueue {
+    /// Opens the short way, for a shell that looks for packets, or closes it, as at first.
     pub fn set_open(&mut self, is_open: bool) {
         self.empty_counter();
         self.counter = is_open.then(|| Box::new(Counter::EMPTY));
@@ -164,15 +164,15 @@ impl Outbox {
         self.queue.is_empty() && self.counter.as_deref().is_none_or(Counter::is_empty)
     }
 
-    /// Where to make a parcel, if one can be left: behind parcels and deposits alone. It is then left.
+    /// Where to make a packet, if one can be left: behind packets and deposits alone. It is then left.
     #[inline]
-    pub(crate) fn place_for_parcel(&mut self) -> Option<&mut Parcel> {
+    pub(crate) fn slot_for_packet(&mut self) -> Option<&mut InlinePacket> {
         if !self.queue.is_empty() {
             return None;
         }
         let counter = self.counter.as_deref_mut()?;
-        let place = counter.next_place(Kind::Parcel)?;
-        counter.parcels.get_mut(place)
+        let place = counter.next_place(Kind::InlinePacket)?;
+        counter.packets.get_mut(place)
     }
 
     /// Leaves a store, behind all that is to be done.
@@ -188,12 +188,12 @@ impl Outbox {
         if self.queue.is_empty()
             && words.len() <= DMA_BUFFER_WORDS
             && let Some(counter) = self.counter.as_deref_mut()
-            && let Some(place) = counter.next_place(Kind::Deposit)
-            && let Some(deposit) = counter.deposits.get_mut(place)
+            && let Some(place) = counter.next_place(Kind::InlineWrite)
+            && let Some(inline_write) = counter.inline_writes.get_mut(place)
         {
-            (deposit.at, deposit.address, deposit.content) = (at, address, content);
-            (deposit.message, deposit.count) = (message, words.len());
-            deposit.words.iter_mut().zip(words).for_each(|(place, word)| *place = *word);
+            (inline_write.at, inline_write.address, inline_write.content) = (at, address, content);
+            (inline_write.message, inline_write.count) = (message, words.len());
+            inline_write.words.iter_mut().zip(words).for_each(|(place, word)| *place = *word);
             return;
         }
         let words = DmaWords::from_slice(words);
@@ -218,23 +218,23 @@ impl Outbox {
         self.queue.retain(|output| matches!(output, Output::Frame { .. } | Output::LentFrame { .. }));
     }
 
-    /// The parcel that is to be carried before all else.
+    /// The packet that is to be carried before all else.
     #[inline]
-    pub fn parcel(&self) -> Option<&Parcel> {
+    pub fn packet(&self) -> Option<&InlinePacket> {
         let counter = self.counter.as_deref()?;
-        let place = counter.first_of(Kind::Parcel)?;
-        counter.parcels.get(place)
+        let place = counter.first_of(Kind::InlinePacket)?;
+        counter.packets.get(place)
     }
 
     /// The store that is to be done before all else.
     #[inline]
-    pub fn deposit(&self) -> Option<&Deposit> {
+    pub fn inline_write(&self) -> Option<&InlineWrite> {
         let counter = self.counter.as_deref()?;
-        let place = counter.first_of(Kind::Deposit)?;
-        counter.deposits.get(place)
+        let place = counter.first_of(Kind::InlineWrite)?;
+        counter.inline_writes.get(place)
     }
 
-    /// The parcel, or the deposit, that was to be done before all else is done.
+    /// The packet, or the deposit, that was to be done before all else is done.
     #[inline]
     pub fn clear_first(&mut self) {
         if let Some(counter) = &mut self.counter {
@@ -262,9 +262,9 @@ impl Counter {
     const EMPTY: Self = Self {
         first: 0,
         end: 0,
-        kinds: [Kind::Parcel; PLACES],
-        parcels: [const { Parcel::NONE }; PLACES],
-        deposits: [const { Deposit::NONE }; PLACES],
+        kinds: [Kind::InlinePacket; PLACES],
+        packets: [const { InlinePacket::NONE }; PLACES],
+        inline_writes: [const { InlineWrite::NONE }; PLACES],
     };
 
     #[inline]
@@ -300,15 +300,15 @@ impl Counter {
     /// What lies at a place, as anybody may have it.
     fn output(&self, place: usize) -> Option<Output> {
         Some(match self.kinds.get(place)? {
-            Kind::Parcel => {
-                let parcel = self.parcels.get(place)?;
-                let &Parcel { ready: Passage { head: at, tail }, message, encode, .. } = parcel;
-                Output::Frame { at, tail, frame: SharedFrame::from(encode(parcel)), message }
+            Kind::InlinePacket => {
+                let packet = self.packets.get(place)?;
+                let &InlinePacket { ready: Passage { head: at, tail }, message, encode, .. } = packet;
+                Output::Frame { at, tail, frame: SharedFrame::from(encode(packet)), message }
             }
-            Kind::Deposit => {
-                let deposit = self.deposits.get(place)?;
-                let &Deposit { at, address, content, message, .. } = deposit;
-                let words = DmaWords::from_slice(deposit.words());
+            Kind::InlineWrite => {
+                let inline_write = self.inline_writes.get(place)?;
+                let &InlineWrite { at, address, content, message, .. } = inline_write;
+                let words = DmaWords::from_slice(inline_write.words());
                 Output::DmaWrite { at, address, words, content, message }
             }
         })
@@ -327,8 +327,8 @@ mod tests {
 
     use super::*;
 
-    fn store(outbox: &mut Outbox, address: u64) {
-        outbox.store(Time::from_ps(1), address, &[7], Content::Data, None);
+    fn store(effect_queue: &mut EffectQueue, address: u64) {
+        effect_queue.store(Time::from_ps(1), address, &[7], Content::Data, None);
     }
 
     fn write(address: u64) -> Output {
@@ -336,78 +336,84 @@ mod tests {
         Output::DmaWrite { at: Time::from_ps(1), address, words, content: Content::Data, message: None }
     }
 
-    fn addresses(outbox: &mut Outbox) -> Vec<Option<u64>> {
+    fn addresses(effect_queue: &mut EffectQueue) -> Vec<Option<u64>> {
         let address =
             |output| if let Output::DmaWrite { address, .. } = output { Some(address) } else { None };
-        core::iter::from_fn(|| outbox.poll()).map(address).collect()
+        core::iter::from_fn(|| effect_queue.poll()).map(address).collect()
     }
 
     #[test]
     fn what_was_left_is_polled_in_its_order() {
         for is_open in [false, true] {
-            let mut outbox = Outbox::default();
-            outbox.set_open(is_open);
-            assert!(outbox.is_empty());
-            assert_eq!(outbox.place_for_parcel().is_some(), is_open);
-            (1..4).for_each(|address| store(&mut outbox, address));
-            assert_eq!(outbox.place_for_parcel().is_some(), is_open, "behind parcels and stores");
-            store(&mut outbox, 4);
-            assert!(!outbox.is_empty() && outbox.parcel().is_some() == is_open);
+            let mut effect_queue = EffectQueue::default();
+            effect_queue.set_open(is_open);
+            assert!(effect_queue.is_empty());
+            assert_eq!(effect_queue.slot_for_packet().is_some(), is_open);
+            (1..4).for_each(|address| store(&mut effect_queue, address));
+            assert_eq!(effect_queue.slot_for_packet().is_some(), is_open, "behind packets and stores");
+            store(&mut effect_queue, 4);
+            assert!(!effect_queue.is_empty() && effect_queue.packet().is_some() == is_open);
             let frame: &[_] = if is_open { &[None] } else { &[] };
             assert_eq!(
-                addresses(&mut outbox),
+                addresses(&mut effect_queue),
                 [frame, &[Some(1), Some(2), Some(3)], frame, &[Some(4)]].concat()
             );
-            assert!(outbox.is_empty());
+            assert!(effect_queue.is_empty());
         }
     }
 
     #[test]
     fn what_has_no_place_lies_behind_it() {
-        let mut outbox = Outbox::default();
-        outbox.set_open(true);
+        let mut effect_queue = EffectQueue::default();
+        effect_queue.set_open(true);
         let all: Vec<u64> = (0..2 * PLACES as u64).collect();
         for round in 0..3 {
-            all.iter().for_each(|address| store(&mut outbox, *address));
-            assert!(outbox.place_for_parcel().is_none(), "others lie behind");
-            outbox.store(Time::ZERO, 99, &[1; DMA_BUFFER_WORDS + 1], Content::Data, None);
+            all.iter().for_each(|address| store(&mut effect_queue, *address));
+            assert!(effect_queue.slot_for_packet().is_none(), "others lie behind");
+            effect_queue.store(Time::ZERO, 99, &[1; DMA_BUFFER_WORDS + 1], Content::Data, None);
             for address in all.iter().take(round) {
-                assert_eq!(outbox.deposit().map(|deposit| deposit.address), Some(*address));
-                outbox.clear_first();
+                assert_eq!(
+                    effect_queue.inline_write().map(|inline_write| inline_write.address),
+                    Some(*address)
+                );
+                effect_queue.clear_first();
             }
             let rest: Vec<_> = all.iter().skip(round).chain(&[99]).map(|address| Some(*address)).collect();
-            assert_eq!(addresses(&mut outbox), rest);
+            assert_eq!(addresses(&mut effect_queue), rest);
         }
-        outbox.store(Time::ZERO, 98, &[1; DMA_BUFFER_WORDS + 1], Content::Data, None);
-        store(&mut outbox, 1);
-        assert!(outbox.deposit().is_none(), "something is before it");
-        assert_eq!(addresses(&mut outbox), [Some(98), Some(1)]);
+        effect_queue.store(Time::ZERO, 98, &[1; DMA_BUFFER_WORDS + 1], Content::Data, None);
+        store(&mut effect_queue, 1);
+        assert!(effect_queue.inline_write().is_none(), "something is before it");
+        assert_eq!(addresses(&mut effect_queue), [Some(98), Some(1)]);
     }
 
     #[test]
-    fn what_is_put_first_is_before_a_parcel_and_a_reset_leaves_frames() {
-        let mut outbox = Outbox::default();
-        outbox.set_open(true);
-        outbox.place_for_parcel().unwrap();
-        store(&mut outbox, 1);
-        assert!(outbox.deposit().is_none(), "the parcel is first");
-        outbox.push_first(write(9));
-        assert!(outbox.parcel().is_none());
-        store(&mut outbox, 2);
-        assert_eq!(addresses(&mut outbox), [Some(9), None, Some(1), Some(2)]);
-        outbox.place_for_parcel().unwrap();
-        store(&mut outbox, 1);
-        outbox.keep_frames();
-        assert_eq!(addresses(&mut outbox), [None]);
-        outbox.push(Output::Complete { at: Time::ZERO, token: 1, bytes: 0 });
-        store(&mut outbox, 4);
-        assert!(outbox.deposit().is_none() && outbox.place_for_parcel().is_none(), "something is before it");
-        assert_eq!(addresses(&mut outbox), [None, Some(4)]);
-        outbox.place_for_parcel().unwrap();
-        outbox.clear_first();
-        store(&mut outbox, 3);
-        assert_eq!(outbox.deposit().map(|deposit| deposit.address), Some(3));
-        outbox.clear_first();
-        assert!(outbox.is_empty());
+    fn what_is_put_first_is_before_a_packet_and_a_reset_leaves_frames() {
+        let mut effect_queue = EffectQueue::default();
+        effect_queue.set_open(true);
+        effect_queue.slot_for_packet().unwrap();
+        store(&mut effect_queue, 1);
+        assert!(effect_queue.inline_write().is_none(), "the packet is first");
+        effect_queue.push_first(write(9));
+        assert!(effect_queue.packet().is_none());
+        store(&mut effect_queue, 2);
+        assert_eq!(addresses(&mut effect_queue), [Some(9), None, Some(1), Some(2)]);
+        effect_queue.slot_for_packet().unwrap();
+        store(&mut effect_queue, 1);
+        effect_queue.keep_frames();
+        assert_eq!(addresses(&mut effect_queue), [None]);
+        effect_queue.push(Output::Complete { at: Time::ZERO, token: 1, bytes: 0 });
+        store(&mut effect_queue, 4);
+        assert!(
+            effect_queue.inline_write().is_none() && effect_queue.slot_for_packet().is_none(),
+            "something is before it"
+        );
+        assert_eq!(addresses(&mut effect_queue), [None, Some(4)]);
+        effect_queue.slot_for_packet().unwrap();
+        effect_queue.clear_first();
+        store(&mut effect_queue, 3);
+        assert_eq!(effect_queue.inline_write().map(|inline_write| inline_write.address), Some(3));
+        effect_queue.clear_first();
+        assert!(effect_queue.is_empty());
     }
 }

@@ -24,10 +24,10 @@ pub struct Place {
 /// The sending halves of a program's channels, and what waits for room in them: what handlers send by.
 ///
 /// No call waits. What finds no room waits here and is pushed when the program polls, in order; there is a bound for
-/// that ([`super::Options::outbox_messages`], [`super::Options::outbox_bytes`]), beyond which sending fails with
-/// [`Error::OutboxFull`].
+/// that ([`super::Options::queue_messages`], [`super::Options::queue_bytes`]), beyond which sending fails with
+/// [`Error::SendQueueFull`].
 #[derive(Debug)]
-pub struct Outbox {
+pub struct SendQueue {
     senders: Vec<Sender>,
     waiting: Vec<VecDeque<(Outgoing, Box<[u8]>)>>,
     messages: usize,
@@ -37,7 +37,7 @@ pub struct Outbox {
     pub(super) troubles: VecDeque<Error>,
 }
 
-impl Outbox {
+impl SendQueue {
     pub(super) fn new(senders: Vec<Sender>, most_messages: usize, most_bytes: usize) -> Self {
         let waiting = senders.iter().map(|_| VecDeque::new()).collect();
         Self { senders, waiting, messages: 0, bytes: 0, most_messages, most_bytes, troubles: VecDeque::new() }
@@ -47,7 +47,7 @@ impl Outbox {
     ///
     /// # Errors
     ///
-    /// [`Error::BadValue`], [`Error::OutboxFull`], [`Error::Inconsistent`]: nothing was sent.
+    /// [`Error::BadValue`], [`Error::SendQueueFull`], [`Error::Inconsistent`]: nothing was sent.
     pub fn send_short(&mut self, channel: usize, short: Short) -> Result<(), Error> {
         self.post(channel, Outgoing::Short(short), &[])
     }
@@ -56,7 +56,7 @@ impl Outbox {
     ///
     /// # Errors
     ///
-    /// As [`Outbox::send_short`].
+    /// As [`SendQueue::send_short`].
     pub fn send_bulk(&mut self, channel: usize, short: Short, payload: &[u8]) -> Result<(), Error> {
         self.post(channel, bulk(short, payload), payload)
     }
@@ -65,7 +65,7 @@ impl Outbox {
     ///
     /// # Errors
     ///
-    /// As [`Outbox::send_short`]; [`Error::OutboxFull`] after some of it was sent.
+    /// As [`SendQueue::send_short`]; [`Error::SendQueueFull`] after some of it was sent.
     pub fn send_memory(&mut self, channel: usize, place: &Place, bytes: &[u8]) -> Result<(), Error> {
         let piece = self.sender(channel)?.piece_bytes();
         for (number, part) in bytes.chunks(piece).enumerate() {
@@ -139,7 +139,7 @@ impl Outbox {
             return Ok(());
         }
         if self.messages >= self.most_messages || self.bytes + payload.len() > self.most_bytes {
-            return Err(Error::OutboxFull {
+            return Err(Error::SendQueueFull {
                 messages: self.messages,
                 bytes: self.bytes,
                 most_messages: self.most_messages,
