@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use table::{Driver, Finder, VARIANTS};
 
 #[test]
-fn every_bug_can_be_planted_into_the_driver_as_it_is() {
+fn every_seeded_bug_applies_to_the_driver() {
     for variant in VARIANTS {
         let folder = tempfile::tempdir().unwrap();
         variant.plant(folder.path()).unwrap();

@@ -8,10 +8,10 @@ mod device_faults;
 mod drivers;
 mod faults;
 mod library;
-mod planted;
-#[allow(dead_code, reason = "who finds a fault matters where it is planted")]
-#[path = "../../planted/table.rs"]
-mod planted_table;
+mod seeded_bugs;
+#[allow(dead_code, reason = "only the extended tests use who finds a bug")]
+#[path = "../../seeded_bugs/table.rs"]
+mod seeded_bug_table;
 mod recording;
 mod stage;
 mod two_clocks;

@@ -77,13 +77,13 @@ fn a_program_that_keeps_the_list_finds_the_same_in_more_cycles() {
         (&json!(0), Some(0))
     );
     let message = stopped["error"]["message"].as_str().unwrap();
-    assert!(message.contains("header 0: the program that keeps the list: "), "{message}");
+    assert!(message.contains("header 0: the queue's program: "), "{message}");
     // And this one matches nothing.
     fs::write(folder.path().join("end.nma"), "in\n").unwrap();
     let stopped = json_of(folder.path(), &["--queue-program", "--program", "end.nma"], 1);
     let message = stopped["error"]["message"].as_str().unwrap();
     assert!(
-        message.contains("header 0: the program that matches: the program ran out of its end"),
+        message.contains("header 0: the matching program: the program ran out of its end"),
         "{message}"
     );
 }

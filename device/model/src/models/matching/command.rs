@@ -1,4 +1,4 @@
-//! Commands: decoded once, and checked as far as they can be without knowing the port ([`niclab_abi::lists`]).
+//! Commands of programs: decoded once, and checked as far as possible without the port's state ([`niclab_abi::lists`]).
 
 use niclab_abi::lists::{
     ANY_NODE, ANY_PORT, AppendCommand, ArmCounterCommand, COMMAND_ACK, COMMAND_APPEND, COMMAND_ARM_COUNTER,
@@ -13,7 +13,7 @@ use crate::models::matching::config::{Config, PORTS};
 use crate::models::matching::item;
 use crate::models::matching::transport::Memory;
 
-/// Words of a slot that a command has. Ours: the interface.
+/// Words of a slot that a command uses. Ours: the interface.
 const WORDS: usize = 10;
 
 const PUT_FLAGS: u32 = COMMAND_INTERRUPT | COMMAND_ACK | COMMAND_SENT | COMMAND_COUNT_ONLY;
@@ -55,7 +55,7 @@ pub(super) struct Append {
     pub(super) count_only: bool,
     pub(super) is_overflow: bool,
     pub(super) no_unlink_event: bool,
-    /// What the match unit is given.
+    /// The item for the match unit.
     pub(super) item: item::Item,
 }
 
@@ -75,10 +75,10 @@ pub(super) enum Command {
 }
 
 impl Command {
-    /// Reads a slot: lower half of the launch word, and the words before.
+    /// Decodes a slot: the lower half of the launch word, and the words before it.
     ///
     /// # Errors
-    /// The `RESULT_` constant that says why it is refused.
+    /// The `RESULT_` constant that gives the reason for the refusal.
     pub(super) fn decode(code: u32, words: &[u64; WORDS], config: &Config) -> Result<Self, u32> {
         let flags = code & !COMMAND_MASK;
         let may_have = |allowed: u32| if flags & !allowed == 0 { Ok(()) } else { Err(RESULT_BAD_VALUE) };
@@ -116,7 +116,7 @@ impl Command {
     }
 }
 
-/// The layout in the words of a slot, behind which all is zero.
+/// The layout in the words of a slot, if all words after it are zero.
 fn layout<T: FromBytes>(words: &[u64; WORDS]) -> Result<T, u32> {
     let is_zero = words.iter().skip(T::BYTES / size_of::<u64>()).all(|word| *word == 0);
     from_words(words).filter(|_| is_zero).ok_or(RESULT_BAD_VALUE)
@@ -158,7 +158,7 @@ fn append(flags: u32, words: &AppendCommand, config: &Config) -> Result<Append, 
     let is_source = (is_any_node || u32::from(node) < config.nodes)
         && (is_any_port || usize::from(port) < PORTS)
         && u32::from(portal) < PORTALS;
-    // What nobody expected is answered by nobody: an overflow entry takes puts alone.
+    // An overflow entry takes puts only, because the program has no data to answer an unexpected get with.
     let is_answering = if has(ENTRY_OVERFLOW) {
         has(ENTRY_PUT) && !has(ENTRY_GET)
     } else {
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_are_refused_for_the_reason_they_deserve() {
+    fn each_invalid_command_gets_its_own_result() {
         let put = [0, 0, 0, 1 << 48 | 7 << 40 | 7 << 32, 0, 16 << 20, 0, 32, 0, 0];
         assert_eq!(refusal(COMMAND_PUT | PUT_FLAGS, put), None);
         assert_eq!(refusal(COMMAND_GET | COMMAND_COUNT_ONLY, put), None);
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_refused_for_the_reason_they_deserve() {
+    fn each_invalid_entry_gets_its_own_result() {
         let any = [0, 0, 0, ANY_NODE << 48 | ANY_PORT << 40 | 7 << 32, 0, 10, 1, 0, 0, 0];
         assert_eq!(refusal(COMMAND_APPEND | ENTRY_PUT, any), None);
         assert_eq!(refusal(COMMAND_APPEND | ENTRY_PUT | ENTRY_MAX_SIZE, with(any, 8, 10)), None);

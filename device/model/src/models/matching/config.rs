@@ -11,13 +11,13 @@ use crate::models::matching::wire::LEAST_MTU_BYTES;
 use crate::platform::profile::Profile;
 use crate::time::Span;
 
-/// Ports of a card, as many as ULTRA's. Ours: the paper has one list.
+/// Ports of a card, the same number as ULTRA's. Ours: the paper has one list.
 pub const PORTS: usize = 8;
 
-/// A configuration that no card can have.
+/// Why a card's configuration is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ConfigError {
-    /// The card is not on a node of the cluster.
+    /// The node number is not one of the cluster's.
     #[error("node {node} is not one of the cluster's {nodes} nodes, which are numbered from 0")]
     Node {
         /// This node.
@@ -28,10 +28,10 @@ pub enum ConfigError {
     /// Frames would have no room for data.
     #[error("an MTU of {mtu_bytes} bytes: give at least {LEAST_MTU_BYTES}, a header and some data")]
     Mtu {
-        /// What was given.
+        /// The MTU.
         mtu_bytes: u32,
     },
-    /// A parameter that counts things is zero.
+    /// A parameter that must be at least 1 is zero.
     #[error("{parameter} is zero: give at least 1")]
     Zero {
         /// Its name.
@@ -44,15 +44,16 @@ pub enum ConfigError {
         receive::MAX_SLICES
     )]
     MaxEvents {
-        /// What was given.
+        /// The requested number of events.
         events: u32,
     },
-    /// This build's own program is damaged.
-    #[error("the matching program of this build: {0}")]
+    /// The built-in program of this build is damaged.
+    #[error("the built-in matching program is damaged: {0}")]
     Program(#[from] ImageError),
-    /// The retransmission timer would never rest, or shrinks.
+    /// The retransmission timer would expire without end, or its waits would shrink.
     #[error(
-        "frames go again after {first} at first and {most} at most: give at least 1 ps, and no less at most"
+        "frames are sent again after {first} at first and {most} at most: give a first wait of at least 1 ps, \
+         and a longest wait that is not shorter"
     )]
     Retransmission {
         /// First wait.
@@ -69,40 +70,43 @@ pub struct Config {
     pub node: u16,
     /// Nodes of the cluster.
     pub nodes: u32,
-    /// Bytes behind the Ethernet header of a frame: the least of all links' in the cluster.
+    /// Bytes after the Ethernet header of a frame: the minimum over all links of the cluster.
     pub mtu_bytes: u32,
-    /// Match entries that the card's memory holds. More lie in the spill area, where the driver has given one.
+    /// Match entries that fit into the card's memory. Further entries are in the spill area, if the driver has provided
+    /// one.
     pub match_entries: u32,
-    /// Most match entries of the card, over all lists of all ports, wherever they lie.
+    /// Maximum number of match entries of the card, over all lists of all ports, in card memory and spill area.
     pub max_entries: u32,
-    /// Most match entries of a portal, posted and for overflow together: what one header may be compared with.
+    /// Maximum number of match entries of a portal, posted and overflow together. One header may be compared with all
+    /// of them.
     pub max_list_size: u32,
-    /// Most events of a port's queue.
+    /// Maximum number of events in a port's queue.
     pub max_events: u32,
-    /// Regions that a port can have registered.
+    /// Maximum number of registered regions of a port.
     pub regions_per_port: u32,
-    /// Stretches of host memory that all regions of a port can have, joined where they touch.
+    /// Maximum number of ranges of host memory in all regions of a port. Adjacent ranges count as one.
     pub extents_per_port: u32,
-    /// Unexpected messages that the card remembers for each port.
+    /// Maximum number of unexpected messages that the card remembers for each port.
     pub unexpected_messages: u32,
-    /// Most bytes of a message.
+    /// Maximum length of a message, in bytes.
     pub max_message_bytes: u64,
-    /// Commands of a port that can be under way.
+    /// Maximum number of commands of a port in flight.
     pub commands_under_way: u32,
     /// Words of the match unit's control store.
     pub control_store_words: u32,
-    /// Frames that may be under way to one other card.
+    /// Maximum number of frames in flight to one other card.
     pub window_frames: u32,
-    /// How long a frame may be unacknowledged before it is sent again, beyond what a window of frames takes to pass.
+    /// How long a frame may be unacknowledged before the card sends it again, in addition to the time that a window of
+    /// frames takes.
     pub retransmit_first: Span,
-    /// The wait doubles each time up to this.
+    /// The wait doubles each time, up to this one.
     pub retransmit_most: Span,
     /// Prices.
     pub profile: Arc<Profile>,
 }
 
 impl Config {
-    /// A card as the cluster file has it by default, on links of 1,500 bytes.
+    /// A card with the cluster file's defaults, on links with an MTU of 1,500 bytes.
     pub fn new(node: u16, nodes: u32, profile: impl Into<Arc<Profile>>) -> Self {
         Self {
             node,
@@ -116,26 +120,26 @@ impl Config {
             max_events: receive::MAX_SLICES,
             // Ours: bounds.
             regions_per_port: 4_096,
-            // Ours: as before.
+            // Ours: a bound.
             extents_per_port: 1 << 18,
-            // Assumed: as many as entries.
+            // Assumed: the same number as entries.
             unexpected_messages: 1_024,
             // Ours: a bound.
             max_message_bytes: 16 << 20,
             // Ours: a bound.
             commands_under_way: 64,
             control_store_words: niclab_isa::MAX_WORDS as u32,
-            // Assumed: more than a round trip's frames.
+            // Assumed: more than the frames of a round trip.
             window_frames: 32,
             // Assumed: many times a round trip.
             retransmit_first: Span::from_ns(100_000),
-            // Assumed: short enough to see a link come back.
+            // Assumed: short enough to notice that a link is up again.
             retransmit_most: Span::from_ns(100_000_000),
             profile: profile.into(),
         }
     }
 
-    /// Checks that there can be such a card.
+    /// Checks that the parameters are valid.
     ///
     /// # Errors
     /// Names the first parameter that is out of its range.
@@ -177,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn impossible_cards_are_refused() {
+    fn invalid_configurations_are_refused() {
         let good = Config::new(1, 2, Profile::default());
         assert_eq!(good.check(), Ok(()));
         let refused = |change: fn(&mut Config)| {

@@ -1,4 +1,4 @@
-//! The control requests that only a Match card takes: regions, firmware, the spill area.
+//! The control requests that only a Match card supports: regions, firmware, the spill area.
 
 use niclab_abi::firmware::{
     FirmwareLoad, FirmwareLoaded, OP_FIRMWARE_LOAD, STATUS_FIRMWARE_CHECKSUM, STATUS_FIRMWARE_IMAGE,
@@ -13,7 +13,7 @@ use crate::parts::effects::reply_of;
 use crate::parts::image_reads::image_range;
 use crate::parts::region_control::RegionOperation;
 
-/// The status by which an image is refused.
+/// The status of the reply to an invalid image.
 pub(super) const fn image_error(error: ImageError) -> ControlError {
     ControlError::Own(match error {
         ImageError::Truncated { .. }
@@ -27,14 +27,14 @@ pub(super) const fn image_error(error: ImageError) -> ControlError {
     })
 }
 
-/// A request whose length is right.
+/// A request with a valid length.
 #[derive(Debug)]
 pub enum Operation {
-    /// About regions.
+    /// A request for regions.
     Region(RegionOperation),
     /// Loads firmware.
     FirmwareLoad(FirmwareLoad),
-    /// Gives memory for match entries.
+    /// Provides host memory for match entries.
     SpillOpen(SpillOpen),
 }
 
@@ -58,7 +58,7 @@ impl OwnOperation for Operation {
     }
 }
 
-/// The answer that says which image is loaded.
+/// The reply that identifies the loaded image.
 pub(super) fn loaded(image: &[u8]) -> ReplyBytes {
     let (words, checksum) = image::inspect(image).unwrap_or_default();
     reply_of(&FirmwareLoaded { words: words as u32, checksum })

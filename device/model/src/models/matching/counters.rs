@@ -4,24 +4,24 @@ use crate::nic::{ShellCounts, Statistics};
 use crate::parts::counters::CardCounters;
 use crate::parts::effects;
 
-/// What the units of a card do to the world.
+/// The effects of a card's units on its node and the network.
 pub(super) type Effects = effects::Effects<Counters>;
 
 /// Counts since the card was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// What every card counts. A message sent is a put whose last frame was sent, or an answer to a get; overruns are
-    /// messages refused for want of room.
+    /// The counters that all cards have. A sent message is a put whose last frame was sent, or an answer to a get.
+    /// Overruns are messages that were refused because a table or queue was full.
     pub card: CardCounters,
     /// Events written.
     pub events: u64,
-    /// Frames that arrived again, or ahead of one that is missing.
+    /// Frames that arrived again, or before a missing one.
     pub out_of_order: u64,
     /// Frames sent again.
     pub retransmissions: u64,
     /// Headers that were matched against a list.
     pub headers: u64,
-    /// Entries that they were compared with.
+    /// Entries that these headers were compared with.
     pub entries_traversed: u64,
     /// Cycles of the match unit.
     pub unit_cycles: u64,
@@ -33,7 +33,7 @@ pub struct Counters {
     pub claimed: u64,
     /// Messages that no entry took.
     pub unmatched: u64,
-    /// Messages cut.
+    /// Truncated messages.
     pub truncated: u64,
     /// Entries that were read from the spill area.
     pub spill_reads: u64,
@@ -41,7 +41,7 @@ pub struct Counters {
     pub firmware_fallbacks: u64,
     /// Commands refused.
     pub commands_refused: u64,
-    /// Commands of ports of which a counter had risen since the one before.
+    /// Commands of a port for which a counter had risen since the port's previous command.
     pub unreported: u64,
 }
 
@@ -52,12 +52,12 @@ impl AsMut<CardCounters> for Counters {
 }
 
 impl Counters {
-    /// The counts that every model has, as a driver reads them.
+    /// The statistics that all models have, as a driver reads them.
     pub fn statistics(&self, shell: &ShellCounts) -> Statistics {
         Statistics { malformed: self.card.malformed + self.out_of_order, ..self.card.statistics(shell) }
     }
 
-    /// What only this model counts, by name.
+    /// The counters that only this model has, by name.
     pub(super) const fn by_name(&self) -> [(&'static str, u64); 15] {
         [
             ("headers", self.headers),

@@ -24,14 +24,14 @@ pub static MODEL: Model = Model {
     title: "Match",
     article: "a",
     protocol: PROTOCOL,
-    summary: "posted receives that a microcoded unit compares with what arrives",
+    summary: "posted receives that a microcoded unit compares with arriving messages",
     paper: "K. S. Hemmert, K. D. Underwood, A. Rodrigues, An Architecture to Perform NIC Based MPI Matching",
     ports: PORTS as u32,
     windows: PAGES_OF_PORTS,
     parameters: PARAMETERS,
     check: |_| Vec::new(),
     limits,
-    // What a link loses is sent again, for as long as it takes.
+    // The card sends a frame that a link lost again, until it arrives.
     promises: |_| Promises { sound: Promise::ALL, faulty: Promise::ALL },
     default_profile: "match-500mhz",
     machines: &["load", "transmit", "receive", "store"],
@@ -50,8 +50,8 @@ pub static MODEL: Model = Model {
     swarm: Swarm { one_in: 3, draws_device_faults: true, draws_apart: false, draw },
 };
 
-/// Words of an event, counted from the last, as [`niclab_abi::lists::ListEvent`] has them, and of a counter. Ours: the
-/// interface.
+/// Words of an event, counted back from the last one, as [`niclab_abi::lists::ListEvent`] defines them, and of a
+/// counter. Ours: the interface.
 const HOST_VALUES: &[HostValue] = &[
     HostValue::new("event kind", Place::Completion(0), 0, 8, Bound::Fixed(EVENT_REFUSED as u64 + 1)),
     HostValue::new("event result", Place::Completion(0), 8, 8, Bound::Fixed(RESULT_LIST_FULL as u64 + 1)),
@@ -90,8 +90,8 @@ const RETRANSMIT: &str = "retransmit_us";
 const PARAMETERS: &[Parameter] = &[
     Parameter {
         key: ENTRIES,
-        help: "Match entries that fit into device memory, 64 bytes each. Further ones lie in the spill area, in host memory, and are \
-               read from there whenever a list is traversed.",
+        help: "Match entries that fit into device memory, 64 bytes each. Further entries are in the spill area, in \
+               host memory, and the card reads them from there each time it traverses a list.",
         origin: Origin::Assumed(
             "64 KB of memory on the card: more than the paper's longest list of 300 items",
         ),
@@ -100,26 +100,26 @@ const PARAMETERS: &[Parameter] = &[
     Parameter {
         key: MESSAGE_BYTES,
         help: "The longest message, in bytes.",
-        origin: Origin::Assumed("larger than what programs of clusters send at once"),
+        origin: Origin::Assumed("longer than the messages that cluster programs send"),
         kind: Kind::Number { default: 16 << 20, least: 64, most: 1 << 30 },
     },
     Parameter {
         key: WINDOW,
-        help: "Frames that may be under way to one node before the first of them is acknowledged.",
-        origin: Origin::Assumed("more than a round trip's frames on the profiles' links"),
+        help: "Frames that may be in flight to one node before the first of them is acknowledged.",
+        origin: Origin::Assumed("more than the frames of a round trip on the profiles' links"),
         kind: Kind::Number { default: 32, least: 1, most: 1_024 },
     },
     Parameter {
         key: UNEXPECTED,
         help: "Unexpected messages of one port that may wait for a receive.",
-        origin: Origin::Assumed("as many as entries"),
+        origin: Origin::Assumed("the same number as entries"),
         kind: Kind::Number { default: 1_024, least: 1, most: 65_536 },
     },
     Parameter {
         key: RETRANSMIT,
-        help: "How long a frame waits for its acknowledgement before it goes again, in microseconds of model time. Doubles with \
-               each time.",
-        origin: Origin::Assumed("many times a round trip of some microseconds"),
+        help: "How long a frame waits for its acknowledgement before the card sends it again, in microseconds of \
+               model time. The wait doubles each time.",
+        origin: Origin::Assumed("many times a round trip of a few microseconds"),
         kind: Kind::Number { default: 100, least: 1, most: 1_000_000 },
     },
 ];
@@ -152,13 +152,13 @@ pub fn config(values: &Values, seat: Seat) -> Config {
         window_frames: values.number_u32(WINDOW),
         unexpected_messages: values.number_u32(UNEXPECTED),
         retransmit_first: first,
-        // Ours: a wait that is long at first may still double a few times.
+        // Ours: a long first wait can still double a few times.
         retransmit_most: config.retransmit_most.max(first.times(8)),
         ..config
     }
 }
 
-/// Data that goes to another card: what is put, and what a get brings.
+/// Data for another card: the data of a put, and the data that a get requested.
 fn begun(frame: &[u8]) -> Option<Begun> {
     let Frame { link, kind, .. } = Frame::parse(frame).ok()?;
     let wire::Kind::First(header) = kind else { return None };
@@ -174,10 +174,10 @@ fn build(values: &Values, seat: Seat) -> Result<AnyNic, BuildError> {
     Ok(Box::new(Match::new(config(values, seat))?))
 }
 
-/// Most payload of a message, some frames, and of a short one. Ours: what the swarm draws.
+/// Maximum payloads of a long message, which takes some frames, and of a short one, in bytes. Ours: the swarm's choice.
 const DRAWN_BYTES: [u32; 2] = [6_000, 100];
 
-/// Beside its values what a Match card does and others do not: long messages, and several ways to receive them.
+/// Samples values, and what only a Match card can do: long messages, and several ways to receive them.
 fn draw(below: &mut Draw<'_>, workload: &mut DrawnWorkload) -> Values {
     let window = 1 + below(40);
     let retransmit_us = 1 + below(200);
@@ -197,7 +197,7 @@ mod tests {
     use crate::platform::profile::Profile;
 
     #[test]
-    fn a_card_is_as_the_cluster_file_says() {
+    fn card_has_the_values_of_the_cluster_file() {
         let number = Value::Number;
         let own = Values::defaults(&MODEL)
             .with(ENTRIES, number(16))
@@ -214,6 +214,6 @@ mod tests {
         assert_eq!(found.retransmit_most, Span::from_ns(160_000_000));
         assert_eq!(Match::new(found).err(), None);
         let plain = config(&Values::defaults(&MODEL), seat(0, 2, 1_500));
-        assert_eq!(plain, Config::new(0, 2, Profile::default()), "as the model's own");
+        assert_eq!(plain, Config::new(0, 2, Profile::default()), "the model's own defaults");
     }
 }

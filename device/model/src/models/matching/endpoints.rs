@@ -1,4 +1,4 @@
-//! Both ends of messages on one card, over its transport: what the programs of its ports begin, and what comes to them.
+//! Both ends of messages on one card, over its transport: the messages that its programs begin, and those that arrive.
 
 use alloc::boxed::Box;
 
@@ -16,7 +16,7 @@ use crate::parts::regions::{Region, Regions};
 use crate::platform::trace_tag::TraceTag;
 use crate::time::Time;
 
-/// The ends of messages on a card.
+/// Both ends of a card's messages.
 pub(super) struct Endpoints {
     node: u16,
     pub(super) ports: [Option<Box<Port>>; PORTS],
@@ -39,8 +39,8 @@ impl Endpoints {
         })
     }
 
-    /// Whether a command of any kind can be taken: its events have room, those before it are not too many, and none is
-    /// in work.
+    /// Whether the port accepts a command of any kind: the event queue has room, fewer than `max_under_way` commands
+    /// are in flight, and no append waits.
     #[inline]
     pub(super) fn accepts_command(&self, index: usize, max_under_way: usize) -> bool {
         let port = self.ports.get(index).and_then(Option::as_ref);
@@ -52,7 +52,7 @@ impl Endpoints {
     /// Checks that memory is part of one of the port's regions.
     ///
     /// # Errors
-    /// The `RESULT_` that says why it is not.
+    /// The `RESULT_` constant that gives the reason for the refusal.
     pub(super) fn check_memory(&self, index: usize, memory: &Memory) -> Result<(), u32> {
         if memory.bytes == 0 {
             return Ok(());
@@ -61,10 +61,10 @@ impl Endpoints {
         if region.holds(memory.offset, memory.bytes) { Ok(()) } else { Err(RESULT_BAD_RANGE) }
     }
 
-    /// Tells that nothing was done of a command.
+    /// Reports that the card has refused a command without any effect.
     pub(super) fn refuse_command(&mut self, at: Time, index: usize, handle: u32, user: u64, result: u32) {
         let Some(port) = &mut self.ports[index] else {
-            debug_assert!(false, "a port that launched a command is open");
+            debug_assert!(false, "a port that posted a command is open");
             return;
         };
         self.effects.counters.commands_refused += 1;
@@ -76,7 +76,7 @@ impl Endpoints {
         port.page.refuse(at, REFUSED_COMMAND, &mut self.effects);
     }
 
-    /// Forgets a port. Returns when the last of its effects is visible; none where it is not open.
+    /// Closes a port. Returns when its last effect is visible, or `None` if it is not open.
     pub(super) fn close(&mut self, index: usize) -> Option<Time> {
         let port = self.ports[index].take()?;
         self.initiator.close(index);
@@ -85,7 +85,7 @@ impl Endpoints {
         Some(port.last_effect())
     }
 
-    /// What reads a closed region, or waits for data into it, ends.
+    /// Ends all operations that read a closed region, or that wait for data into it.
     pub(super) fn end_reads(&mut self, now: Time, index: usize, region: u32) {
         let commands = self.initiator.commands_in(index, region).map(Owner::Initiator);
         let owners: alloc::vec::Vec<Owner> =
@@ -109,7 +109,7 @@ impl Endpoints {
         }
     }
 
-    /// What the initiator of a put is told, where it wants to know.
+    /// The answer to a put's initiator, if it wants one.
     fn answer_put(&self, at: Time, header: &Header, verdict: Verdict) -> Option<Outgoing> {
         let Verdict { bytes, offset, result } = verdict;
         let answer = Header {
@@ -145,7 +145,7 @@ impl Endpoints {
         }
     }
 
-    /// A get is answered, if only by why it is not.
+    /// Answers a get, with data or with the reason why there is none.
     fn begin_get(&mut self, now: Time, header: &Header, message: Option<TraceTag>) -> Outgoing {
         let port = self.ports.get_mut(usize::from(header.target_port)).and_then(Option::as_deref_mut);
         let found = self.target.begin_get(now, header, port, &mut self.effects);
@@ -164,7 +164,7 @@ impl Endpoints {
     }
 }
 
-/// A message that nobody takes.
+/// A message that no operation takes.
 const fn nobodys(now: Time) -> Beginning {
     Beginning { owner: Owner::Nobody, memory: Memory::NONE, ready: now, answer: None }
 }
@@ -205,7 +205,7 @@ impl MessageUser for Endpoints {
                 let verdict = self.target.end_put(at, number, &arrived, port, &mut self.effects);
                 self.answer_put(at, &header, verdict)
             }
-            // The port was closed meanwhile.
+            // The port was closed in the meantime.
             (Owner::Target(_), None) => {
                 let verdict = Verdict { bytes: 0, offset: 0, result: arrived.result };
                 self.answer_put(at, &header, verdict)
@@ -219,7 +219,7 @@ impl MessageUser for Endpoints {
     }
 
     fn on_left(&mut self, at: Time, port: usize, owner: Owner, result: u32) {
-        // A port that was closed meanwhile waits for nothing.
+        // A port that was closed in the meantime waits for nothing.
         let Some(port) = self.ports.get_mut(port).and_then(Option::as_mut) else { return };
         let effects = &mut self.effects;
         match owner {

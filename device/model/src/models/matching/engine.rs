@@ -1,4 +1,4 @@
-//! Matching on the card: all lists of all ports in one list manager, device memory and spill area, and the firmware.
+//! Matching on the card: one list manager with all lists of all ports, card memory and spill area, and the firmware.
 
 use alloc::vec::Vec;
 
@@ -21,48 +21,49 @@ use crate::platform::ledger::Stage;
 use crate::platform::profile::Profile;
 use crate::time::{Span, Time};
 
-/// What pricing the read of a spilled entry costs, as [`crate::nic::Nic::work_done`] counts.
+/// Cost of pricing the read of a spilled entry, in units of [`crate::nic::Nic::work_done`].
 const SPILL_READ_WORK: u64 = 2;
 
 /// Bytes of an entry in memory.
 pub(super) const ENTRY_BYTES: u64 = WORDS as u64 * WORD_BYTES;
 
-/// Cycles that a unit does word by word before its automaton is made: many cards match few headers. Ours: less than the
-/// automaton takes to make.
+/// Cycles that a unit executes word by word before its automaton is made. Many cards match few headers. Ours: less than
+/// making the automaton takes.
 const AUTOMATED_FROM: u64 = 4_096;
 
-/// Cycles that a program has for a header, beside those for each item: a program may set itself up with the first.
-/// Ours: a bound.
+/// Watchdog cycles of a program for a header, in addition to those for each item. With its first header a program may
+/// also initialize itself. Ours: a bound.
 const WATCHDOG_HEADER_CYCLES: u64 = 4_096;
-/// Cycles that a program has for each item of the lists. The slowest path of the built-in one takes less than a third.
-/// Ours: a bound.
+/// Watchdog cycles of a program for each item of the lists. The slowest path of the built-in program takes less than a
+/// third. Ours: a bound.
 const WATCHDOG_ITEM_CYCLES: u64 = 64;
-/// Words that a program may issue for a header at most, however long the lists: a program of a guest's that does as
-/// much for each item as the watchdog allows would hold up whoever shares this model's thread. They are 24 for each of
-/// [`niclab_abi::lists::MAX_LIST_SIZE`] items; the built-in one issues at most 21. All unexpected messages that are
-/// looked at for an entry share them, too: else each of them would be another header's worth. Ours: a bound.
+/// Maximum number of words that a program may issue for a header, however long the lists are. Attack: a guest's program
+/// that uses all its watchdog cycles for each item would hold up everything else on this model's thread. The bound is
+/// 24 words for each of [`niclab_abi::lists::MAX_LIST_SIZE`] items; the built-in program issues at most 21. All
+/// unexpected messages that are compared with an appended entry share one bound. Otherwise each of them could cost as
+/// much as a header. Ours: a bound.
 pub(super) const MAX_PROGRAM_WORDS: u64 = 24 * MAX_LIST_SIZE as u64;
 
-/// Where entries lie that the card's memory does not hold.
+/// The spill area: host memory for entries that do not fit into the card's memory.
 #[derive(Clone, Debug)]
 struct Spill {
     address: u64,
     places: u64,
-    /// Places that were never used begin here.
+    /// Slots from this one on were never used.
     unused: u64,
     free: Vec<u64>,
 }
 
-/// Where an entry lies.
+/// Where an entry is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// In the card's memory.
     Card,
-    /// In this place of the spill area.
+    /// In this slot of the spill area.
     Spilled(u64),
 }
 
-/// A list: of a port's portal, posted or for overflow.
+/// A list: of a port's portal, posted or overflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct List {
     pub(super) port: usize,
@@ -73,7 +74,8 @@ pub(super) struct List {
 impl List {
     const COUNT: usize = PORTS * PORTALS as usize * 2;
 
-    /// Behind all others: it has the entry that is being appended, while unexpected messages are looked at for it.
+    /// The index after all other lists. This list has the entry that is being appended, while it is compared with
+    /// unexpected messages.
     const APPENDED: usize = Self::COUNT;
 
     const fn index(self) -> usize {
@@ -81,41 +83,41 @@ impl List {
     }
 }
 
-/// What became of a header.
+/// The result for a header.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Verdict {
     /// The handle of the entry that takes the message, and how.
     pub(super) matched: Option<(u32, Matched)>,
-    /// When that is known.
+    /// When the result is known.
     pub(super) at: Time,
-    /// The program misbehaved, and the built-in one has taken over.
+    /// The program misbehaved, and the built-in one has replaced it.
     pub(super) has_fallen_back: bool,
 }
 
-/// What a program said of a header.
+/// A program's decision on a header.
 struct Decided {
-    /// Nothing, if even the built-in one did not come to an end.
+    /// `None` if even the built-in program did not end.
     outcome: Option<Outcome>,
-    /// When the unit was at it.
+    /// When the unit worked on the header.
     work: Stage,
     has_fallen_back: bool,
 }
 
-/// The matching of a card.
+/// The match engine of a card.
 #[derive(Clone, Debug)]
 pub(super) struct Engine {
     manager: ListManager,
     builtin: Unit,
-    /// A guest's program is loaded, of which nothing is known.
+    /// A guest's program is loaded, which may do anything.
     is_foreign: bool,
     card_places: u64,
     card_used: u64,
     max_entries: u64,
     max_list_size: usize,
     spill: Option<Spill>,
-    /// The time of the match unit.
+    /// The match unit as a resource in model time.
     unit: Machine,
-    /// Words issued by units and entries read for headers, as [`crate::nic::Nic::work_done`] counts.
+    /// Words issued by units and entries read for headers, in units of [`crate::nic::Nic::work_done`].
     work: u64,
 }
 
@@ -138,13 +140,13 @@ impl Engine {
         })
     }
 
-    /// Entries that have a place, and those of them that are spilled.
+    /// Number of stored entries, and number of those in the spill area.
     pub(super) fn entries(&self) -> (u64, u64) {
         let spilled = self.spill.as_ref().map_or(0, |spill| spill.unused - spill.free.len() as u64);
         (self.card_used + spilled, spilled)
     }
 
-    /// Gives memory for entries; false when there is some already.
+    /// Provides the spill area; false if there is one already.
     pub(super) fn open_spill(&mut self, address: u64, bytes: u64) -> bool {
         if self.spill.is_some() {
             return false;
@@ -153,17 +155,17 @@ impl Engine {
         true
     }
 
-    /// Takes that memory back. No entry lies in it any more.
+    /// Removes the spill area, which must be empty.
     pub(super) fn close_spill(&mut self) {
         self.spill = None;
     }
 
-    /// What matching, linking and unlinking have cost so far, as [`crate::nic::Nic::work_done`] counts.
+    /// Cost of matching, linking and unlinking so far, in units of [`crate::nic::Nic::work_done`].
     pub(super) const fn work(&self) -> u64 {
         self.work + self.manager.steps()
     }
 
-    /// Lets the match unit work for `cycles`.
+    /// Occupies the match unit for `cycles`.
     #[inline]
     fn occupy(&mut self, ready: Time, cycles: u64, effects: &mut Effects) -> Stage {
         effects.counters.unit_cycles += cycles;
@@ -171,13 +173,14 @@ impl Engine {
         effects.interface.work_for(&mut self.unit, ready, 0, span)
     }
 
-    /// When the match unit has nothing more to do.
+    /// When the match unit is idle.
     pub(super) const fn unit_idle(&self) -> Time {
         self.unit.idle_at()
     }
 
-    /// A place for an entry of a portal, in the card's memory where there is one. A spill area as large as a guest
-    /// likes does not make lists so long: the next header would be compared with all of them.
+    /// Allocates memory for an entry of a portal, in the card's memory if it has room. Attack: a guest provides a huge
+    /// spill area, and the next header would be compared with all its entries. So list lengths have bounds of their
+    /// own.
     pub(super) fn take_place(&mut self, list: List) -> Option<Place> {
         let (posted, overflow) =
             (List { is_overflow: false, ..list }.index(), List { is_overflow: true, ..list }.index());
@@ -208,7 +211,7 @@ impl Engine {
         }
     }
 
-    /// Lets the list manager change its lists. What it takes is between headers, as headers are.
+    /// Lets the list manager change its lists. A change occupies the unit between headers, as a header does.
     fn change(&mut self, ready: Time, effects: &mut Effects, change: impl FnOnce(&mut ListManager)) -> Time {
         let before = self.manager.change_cycles();
         change(&mut self.manager);
@@ -216,7 +219,7 @@ impl Engine {
         if cycles == 0 { ready } else { self.occupy(ready, cycles, effects).end }
     }
 
-    /// Appends an entry to a list. Returns when it is where it belongs.
+    /// Appends an entry to a list. Returns when it is linked.
     pub(super) fn link(
         &mut self,
         ready: Time,
@@ -238,14 +241,14 @@ impl Engine {
         spilled_to.map_or(linked, |address| effects.dma_write(linked, address, words(), Content::Data))
     }
 
-    /// Takes an entry out of its list. Returns when it is not in it any more.
+    /// Removes an entry from its list. Returns when it is unlinked.
     pub(super) fn unlink(&mut self, ready: Time, list: List, handle: u32, effects: &mut Effects) -> Time {
         let name = name_of(list.port, handle);
         self.change(ready, effects, |manager| manager.unlink_from(list.index(), name))
     }
 
-    /// Takes the entries with these handles, which rise, out of a port's lists: each list is passed once, for one entry
-    /// after the other would take the square of them.
+    /// Removes the entries with these ascending handles from a port's lists, in one pass over each list. Removing them
+    /// one by one would take quadratic time.
     pub(super) fn unlink_all(&mut self, port: usize, handles: &[u32]) {
         if handles.is_empty() {
             return;
@@ -255,12 +258,12 @@ impl Engine {
         }
     }
 
-    /// Takes all entries out of a port's lists.
+    /// Removes all entries from a port's lists.
     pub(super) fn clear(&mut self, port: usize) {
         lists_of(port).for_each(|list| self.manager.retain(list, |_| false));
     }
 
-    /// Matches a header against the posted entries of a portal, and then, where it may, against those for overflow.
+    /// Matches a header against the posted entries of a portal, and then, if allowed, against its overflow entries.
     pub(super) fn search(
         &mut self,
         ready: Time,
@@ -273,7 +276,7 @@ impl Engine {
         let search = Search { first: posted.index(), then: with_overflow.then_some(overflow.index()) };
         let decided = self.decide(ready, search, header, MAX_PROGRAM_WORDS, effects);
         let Decided { outcome, work, has_fallen_back } = decided;
-        // The built-in program always ends; if it did not, no entry would take the message.
+        // The built-in program always ends. If it did not, no entry would take the message.
         let Some(outcome) = outcome else { return Verdict { matched: None, at: ready, has_fallen_back } };
         effects.counters.headers += 1;
         effects.counters.entries_traversed += outcome.traversed as u64;
@@ -286,9 +289,9 @@ impl Engine {
         Verdict { matched, at: work.end, has_fallen_back }
     }
 
-    /// Has the program look at an unexpected message for an entry that is being appended: as if it had just come, and
-    /// the list had nothing else. `item` becomes what a message leaves of it. The program may still issue so many
-    /// `words`, of which it has fewer then.
+    /// Has the program compare an unexpected message with an entry that is being appended, as if the message had just
+    /// arrived and the list had no other entry. `item` becomes what the message leaves of it. The program may issue at
+    /// most `words` words, from which those that it issues are subtracted.
     pub(super) fn look_at_unexpected(
         &mut self,
         ready: Time,
@@ -302,14 +305,14 @@ impl Engine {
         let search = Search { first: List::APPENDED, then: None };
         let issued = self.manager.unit().issued();
         let Decided { outcome, work, has_fallen_back } = self.decide(ready, search, header, *words, effects);
-        // A program that is put in the other's place begins to count anew.
+        // The count of a program that replaces another one begins at zero.
         *words = words.saturating_sub(self.manager.unit().issued().saturating_sub(issued));
         *item = self.manager.release(List::APPENDED).unwrap_or(*item);
         let matched = outcome.and_then(|outcome| outcome.matched).map(|matched| (0, matched));
         Verdict { matched, at: work.end, has_fallen_back }
     }
 
-    /// Has the program decide, and the built-in one where it does not come to an end.
+    /// Has the program decide. If it does not end, the built-in program decides.
     fn decide(
         &mut self,
         ready: Time,
@@ -318,7 +321,7 @@ impl Engine {
         most_words: u64,
         effects: &mut Effects,
     ) -> Decided {
-        // Memory goes on delivering while the unit has nothing to do.
+        // Memory continues to deliver while the unit is idle.
         let idle_ps = ready.since(self.unit_idle()).as_ps();
         self.manager.rest(idle_ps / effects.interface.profile().ni.clock_ps.max(1));
         let (outcome, has_fallen_back) = match self.run(search, header, most_words) {
@@ -334,7 +337,7 @@ impl Engine {
         Decided { outcome, work: self.occupy(ready, cycles, effects), has_fallen_back }
     }
 
-    /// What the program says of one header; nothing when it misbehaves.
+    /// The program's outcome for one header; `None` if it misbehaves.
     fn run(&mut self, search: Search, header: &Header, most_words: u64) -> Option<Outcome> {
         let timing = self.manager.timing();
         let items = self.manager.searched(search);
@@ -350,10 +353,10 @@ impl Engine {
         if has_ended { self.manager.poll_outcome() } else { None }
     }
 
-    /// Loads a program; none: the built-in one.
+    /// Loads a program; `None` loads the built-in one.
     ///
     /// # Errors
-    /// When a branch leads out of the program.
+    /// If a branch leads outside the program.
     pub(super) fn load(&mut self, program: Option<&[Word]>) -> Result<(), ImageError> {
         let mut unit = program.map_or_else(|| Ok(self.builtin.clone()), Unit::new)?;
         unit.automate(AUTOMATED_FROM);
@@ -363,7 +366,7 @@ impl Engine {
     }
 }
 
-/// The name of a port's entry in the list manager.
+/// The handle of a port's entry in the list manager.
 const fn name_of(port: usize, handle: u32) -> Handle {
     Handle::new((port as u64) << 32 | handle as u64)
 }
@@ -374,13 +377,13 @@ fn lists_of(port: usize) -> core::ops::Range<usize> {
     first..first + List::COUNT / PORTS
 }
 
-/// What reading a spilled entry over the bus takes, in cycles of the unit, where the bus is free.
+/// Times to read a spilled entry over an idle bus, in cycles of the unit.
 fn timing(profile: &Profile) -> Timing {
     let price = profile.bus.descriptor_fetch;
     let clock_ps = profile.ni.clock_ps.max(1);
     let cycles = |ps: u64| ps.div_ceil(clock_ps);
     let occupancy_ps = price.occupancy(ENTRY_BYTES).as_ps();
-    // Whatever the prices are, a header ends.
+    // Bounded, so that a header ends with any prices.
     /// Ours: a bound.
     const MOST: u64 = 1 << 32;
     let latency_ps = occupancy_ps.saturating_add(price.latency().as_ps());

@@ -4,29 +4,29 @@ use alloc::collections::VecDeque;
 
 use crate::models::matching::item::WORDS;
 
-/// Words that the input FIFO holds at most: more than the hand-shake ever lets wait. A header, the item that is judged
-/// and the one behind it are three times eight words. Assumed: the paper gives no depth, and no time depends on it.
+/// Maximum number of words in the input FIFO: more than the handshake ever lets wait. A header, the item that is judged
+/// and the next item are three times eight words. Assumed: the paper gives no depth, and no time depends on it.
 pub const MAX_WORDS: usize = 64;
 
-/// Cycles from the issue of a word until what it wrote can be taken out of the output FIFO: it is written at the end of
-/// the third stage (section 4.2: read, execute, write).
+/// Cycles from the issue of a word until its output can be taken from the output FIFO. The word writes at the end of
+/// its third stage (section 4.2: read, execute, write).
 pub const OUTPUT_CYCLES: u64 = 3;
 
-/// Input and output of a match unit. A word that enters the input in one cycle can be taken from the next on.
+/// Input and output of a match unit. A word that enters the input in one cycle can be taken from the next cycle on.
 #[derive(Clone, Debug)]
 pub struct Fifos {
-    /// A ring; word number n is at place n modulo its size.
+    /// A ring; word number n is at index n modulo its size.
     places: [u64; MAX_WORDS],
-    /// How many words entered it, and how many left.
+    /// Numbers of words that entered, and that left.
     entered: usize,
     left: usize,
     words: usize,
-    /// Words, and the cycles from which on they can be taken. It is never full.
+    /// Words, each with the first cycle in which it can be taken. The output is never full.
     output: VecDeque<(u64, u64)>,
 }
 
 impl Fifos {
-    /// Both empty; the input has room for `words`, but at most [`MAX_WORDS`].
+    /// Both FIFOs empty; the input has room for `words` words, but for at most [`MAX_WORDS`].
     #[must_use]
     pub const fn new(words: usize) -> Self {
         let words = if words < MAX_WORDS { words } else { MAX_WORDS };
@@ -59,19 +59,19 @@ impl Fifos {
         (0..self.waiting()).map(|place| self.places[self.left.wrapping_add(place) % MAX_WORDS])
     }
 
-    /// All words of the output, the first one first, each with the cycle from which on it can be taken.
+    /// All words of the output, the first one first, each with the first cycle in which it can be taken.
     pub fn output(&self) -> impl Iterator<Item = (u64, u64)> {
         self.output.iter().copied()
     }
 
-    /// The cycle from which on the output's first word can be taken.
+    /// The first cycle in which the output's first word can be taken.
     #[inline]
     #[must_use]
     pub fn output_at(&self) -> Option<u64> {
         self.output.front().map(|(at, _)| *at)
     }
 
-    /// Takes the output's first word, if it is there in cycle `now`.
+    /// Takes the output's first word, if it can be taken in cycle `now`.
     #[inline]
     pub fn take_output(&mut self, now: u64) -> Option<u64> {
         if self.output_at()? > now {
@@ -91,35 +91,35 @@ impl Fifos {
         self.left = self.left.wrapping_add(1);
     }
 
-    /// How many words have left the input so far.
+    /// Number of words that have left the input so far.
     #[inline]
     pub(super) const fn left(&self) -> usize {
         self.left
     }
 
-    /// The input's word with this number, of those that entered it: one of the last [`MAX_WORDS`].
+    /// The input word with this number, counted over all words that entered. It must be one of the last [`MAX_WORDS`].
     #[inline]
     pub(super) const fn place(&self, number: usize) -> u64 {
         self.places[number % MAX_WORDS]
     }
 
-    /// So many words leave the input.
+    /// Removes this number of words from the input.
     #[inline]
     pub(super) const fn leave(&mut self, words: usize) {
         self.left = self.left.wrapping_add(words);
     }
 
-    /// Words enter that have room once others have left; they may be taken back.
+    /// Appends words to the input, which has room for them once other words have left. The caller may take them back.
     #[inline]
     pub(super) fn push_all(&mut self, words: &[u64]) {
         words.iter().for_each(|word| self.push(*word));
     }
 
-    /// The same for an entity as a whole.
+    /// The same for a complete entity.
     #[inline(always)]
     pub(super) fn push_entity(&mut self, words: [u64; WORDS]) {
         let first = self.entered % MAX_WORDS;
-        // As a rule entities stand in the ring one behind the other.
+        // An entity is usually contiguous in the ring.
         if let Some(places) = self.places.get_mut(first..first + WORDS) {
             places.copy_from_slice(&words);
             self.entered = self.entered.wrapping_add(WORDS);
@@ -128,25 +128,25 @@ impl Fifos {
         }
     }
 
-    /// The last words that entered did not.
+    /// Takes back the words that entered last.
     #[inline]
     pub(super) const fn take_back(&mut self, words: usize) {
         self.entered = self.entered.wrapping_sub(words);
     }
 
-    /// What is in the output instead of all that was.
+    /// Replaces the contents of the output.
     pub(super) fn set_output(&mut self, words: impl Iterator<Item = (u64, u64)>) {
         self.output.clear();
         self.output.extend(words);
     }
 
-    /// Words that the input has room for at most.
+    /// Maximum number of words in the input.
     #[inline]
     pub(super) const fn size(&self) -> usize {
         self.words
     }
 
-    /// A word that was issued in cycle `now` writes `word`.
+    /// Outputs `word` for a program word that was issued in cycle `now`.
     #[inline]
     pub(super) fn write(&mut self, now: u64, word: u64) {
         self.output.push_back((now + OUTPUT_CYCLES, word));

@@ -1,4 +1,4 @@
-//! The initiator: puts and gets of this card's programs, from the command to what the program is told of it.
+//! The initiator: puts and gets of this card's programs, from the command to the report of its result.
 
 use alloc::collections::BTreeMap;
 
@@ -14,20 +14,20 @@ use crate::parts::port::Promise;
 use crate::platform::trace_tag::TraceTag;
 use crate::time::Time;
 
-/// A put or a get that is not over.
+/// A put or a get that has not ended.
 #[derive(Debug)]
 struct UnderWay {
     transfer: Transfer,
     handle: u32,
-    /// Its data has not left the memory yet, for all that is known.
+    /// The put's data has not left the memory yet, as far as the card knows.
     waits_for_sent: bool,
-    /// The target has not answered.
+    /// The target has not answered yet.
     waits_for_answer: bool,
-    /// For its events.
+    /// Room for its events.
     promise: Promise,
 }
 
-/// What became of a command.
+/// The result of a command.
 #[derive(Clone, Copy, Debug)]
 struct Outcome {
     /// An `EVENT_` of the ABI.
@@ -46,7 +46,7 @@ pub(super) struct Initiator {
     under_way: [BTreeMap<u64, UnderWay>; PORTS],
 }
 
-/// Whether a result is one of something that was done.
+/// Whether the result means that the operation was executed.
 const fn is_success(result: u32) -> bool {
     matches!(result, RESULT_OK | RESULT_TRUNCATED)
 }
@@ -56,12 +56,12 @@ impl UnderWay {
         !self.waits_for_sent && !self.waits_for_answer
     }
 
-    /// Whether the message is from the port that this command is about.
+    /// Whether the message comes from the port that this command addresses.
     fn is_with(&self, header: &Header) -> bool {
         (self.transfer.node, self.transfer.port) == (header.source_node, header.source_port)
     }
 
-    /// Tells or counts what became of it, as it wants to be told. Returns when the program knows.
+    /// Reports or counts the result, as the command requests. Returns when the program knows it.
     fn tell(
         &mut self,
         now: Time,
@@ -99,13 +99,13 @@ impl Initiator {
         Self { node, under_way: Default::default() }
     }
 
-    /// Commands of a port that are under way.
+    /// Number of commands of a port in flight.
     #[inline]
     pub(super) fn under_way(&self, port: usize) -> usize {
         self.under_way[port].len()
     }
 
-    /// Begins a put or a get, whose memory is in order.
+    /// Begins a put or a get whose memory was checked.
     pub(super) fn begin(
         &mut self,
         ready: Time,
@@ -117,7 +117,7 @@ impl Initiator {
     ) -> Outgoing {
         let token = effects.next_token();
         let is_put = !transfer.is_get;
-        // A failure is always told.
+        // A failure is always reported.
         let promised = (u64::from(transfer.wants_ack) + u64::from(transfer.wants_sent)).max(1);
         let under_way = UnderWay {
             transfer,
@@ -127,7 +127,7 @@ impl Initiator {
             promise: port.queue.promise(promised),
         };
         let before = self.under_way[port.index].insert(token, under_way);
-        debug_assert!(before.is_none(), "tokens are never given twice");
+        debug_assert!(before.is_none(), "a token is used once");
         let header = Header {
             operation: if is_put { Operation::Put } else { Operation::Get },
             match_bits: transfer.match_bits,
@@ -148,10 +148,10 @@ impl Initiator {
         Outgoing { node: transfer.node, header, memory, ready, message, owner }
     }
 
-    /// All of a put has left the memory.
+    /// All data of a put has left the memory.
     pub(super) fn on_sent(&mut self, now: Time, token: u64, port: &mut Port, effects: &mut Effects) {
         let under_way = self.under_way[port.index].get_mut(&token).filter(|it| it.waits_for_sent);
-        // It failed meanwhile.
+        // The command has failed in the meantime.
         let Some(under_way) = under_way else { return };
         under_way.waits_for_sent = false;
         port.page.line.sent += 1;
@@ -163,7 +163,7 @@ impl Initiator {
         self.end_if_over(token, port);
     }
 
-    /// The target says what became of a put. Whether it is one, a network that forges decides.
+    /// The target's answer to a put. The network may forge answers, so the header need not belong to a put.
     pub(super) fn on_answer(&mut self, now: Time, header: &Header, port: &mut Port, effects: &mut Effects) {
         let is_of_it = |it: &&mut UnderWay| !it.transfer.is_get && it.waits_for_answer && it.is_with(header);
         let under_way = self.under_way[port.index].get_mut(&header.token).filter(is_of_it);
@@ -175,7 +175,7 @@ impl Initiator {
         self.end_if_over(header.token, port);
     }
 
-    /// Where the answer to a get goes, if it is one.
+    /// The memory for the answer to a get; `None` if the header does not belong to one.
     pub(super) fn expect_reply(&self, header: &Header) -> Option<Memory> {
         let under_way = self.under_way.get(usize::from(header.target_port))?.get(&header.token)?;
         let memory = under_way.transfer.memory;
@@ -183,7 +183,7 @@ impl Initiator {
         is_of_it.then_some(Memory { bytes: memory.bytes.min(header.bytes), ..memory })
     }
 
-    /// The answer to a get is stored, or will not be.
+    /// The answer to a get has been stored, or never will be.
     pub(super) fn on_reply(
         &mut self,
         now: Time,
@@ -192,7 +192,7 @@ impl Initiator {
         port: &mut Port,
         effects: &mut Effects,
     ) {
-        // It failed meanwhile.
+        // The command has failed in the meantime.
         let Some(under_way) = self.under_way[port.index].get_mut(&token) else { return };
         let Arrived { header, message, bytes, .. } = *arrived;
         let result = if arrived.result == RESULT_OK { header.result.into() } else { arrived.result };
@@ -209,7 +209,7 @@ impl Initiator {
         self.end_if_over(token, port);
     }
 
-    /// A command ends without success: that is told whatever it wants to be told.
+    /// A command fails. The failure is reported even if the command requested no report.
     pub(super) fn fail(
         &mut self,
         now: Time,
@@ -218,7 +218,7 @@ impl Initiator {
         port: &mut Port,
         effects: &mut Effects,
     ) {
-        // It is over: what failed is a frame that goes again.
+        // The command has ended already, and the failed frame was a retransmission.
         let Some(under_way) = self.under_way[port.index].get_mut(&token) else { return };
         let UnderWay { transfer, waits_for_sent, waits_for_answer, .. } = *under_way;
         (under_way.waits_for_sent, under_way.waits_for_answer) = (false, false);
@@ -235,7 +235,7 @@ impl Initiator {
         self.end_if_over(token, port);
     }
 
-    /// Commands of a port that read a region, or wait for data into it, by their tokens.
+    /// Tokens of a port's commands that read a region, or wait for data into it.
     pub(super) fn commands_in(&self, port: usize, region: u32) -> impl Iterator<Item = u64> {
         let commands = self.under_way[port].iter().filter(move |(_, it)| {
             (it.waits_for_sent || it.transfer.is_get) && it.transfer.memory.is_in(region)
@@ -243,12 +243,12 @@ impl Initiator {
         commands.map(|(&token, _)| token)
     }
 
-    /// The port is gone.
+    /// Closes a port.
     pub(super) fn close(&mut self, port: usize) {
         core::mem::take(&mut self.under_way[port]).into_values().for_each(|it| it.promise.void());
     }
 
-    /// Forgets a command of which nothing is outstanding.
+    /// Forgets a command if nothing of it is pending.
     fn end_if_over(&mut self, token: u64, port: &mut Port) {
         let of_port = &mut self.under_way[port.index];
         if of_port.get(&token).is_some_and(UnderWay::is_over)

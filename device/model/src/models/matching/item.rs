@@ -1,7 +1,7 @@
-//! Headers and list items: 64 bytes each, in eight words (section 3.1). Which field stands in which word is this
-//! project's choice, made so that the matching program can look at each word as it arrives.
+//! Headers and list items: 64 bytes each, in eight words (section 3.1). The assignment of fields to words is ours. It
+//! lets the matching program check each word as it arrives.
 //!
-//! Constants: the paper's figure 1 and section 4.1 name what an item holds; where each bit stands is ours.
+//! Constants: the paper's figure 1 and section 4.1 name the contents of an item; the position of each bit is ours.
 
 /// Words of a header, and of an item.
 pub const WORDS: usize = 8;
@@ -15,19 +15,19 @@ pub const ANY_PROCESS: u16 = u16::MAX;
 /// A threshold that never runs out.
 pub const INFINITE: u32 = u32::MAX;
 
-/// What a message wants done.
+/// The operation that a message requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Operation {
-    /// Neither of the others: any descriptor takes it.
+    /// Neither put nor get: any descriptor takes it.
     #[default]
     Other,
     /// Store into a descriptor's memory.
     Put,
-    /// Read it.
+    /// Read from it.
     Get,
 }
 
-/// What of a message's header the rule looks at.
+/// The fields of a message's header that the matching rule uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
     /// Match bits.
@@ -36,16 +36,16 @@ pub struct Header {
     pub node: u32,
     /// Sending process.
     pub process: u16,
-    /// What is wanted.
+    /// The requested operation.
     pub operation: Operation,
     /// Bytes of the message.
     pub length: u64,
-    /// Offset that the sender asks for.
+    /// Offset that the sender requests.
     pub remote_offset: u64,
 }
 
 impl Header {
-    /// The header as it travels. The words behind the remote offset are not looked at.
+    /// The header as it is sent. The words after the remote offset are not used.
     #[must_use]
     pub const fn to_words(&self) -> [u64; WORDS] {
         let ids = (self.node as u64) << 32 | (self.process as u64) << 16 | self.operation as u64;
@@ -57,17 +57,17 @@ impl Header {
 pub mod flag {
     /// The memory descriptor is valid.
     pub const VALID: u16 = 1 << 0;
-    /// It responds to puts.
+    /// The descriptor takes puts.
     pub const PUT: u16 = 1 << 1;
-    /// It responds to gets.
+    /// The descriptor takes gets.
     pub const GET: u16 = 1 << 2;
-    /// The sender says at which offset; else the descriptor does.
+    /// The sender chooses the offset; otherwise the descriptor does.
     pub const REMOTE_OFFSET: u16 = 1 << 3;
-    /// It is inactive once less than its maximum size is left, unless it truncates.
+    /// The descriptor is inactive once less than its maximum size is left, unless it truncates.
     pub const MAX_SIZE: u16 = 1 << 4;
-    /// A message that is too long is cut.
+    /// A message that is too long is truncated.
     pub const TRUNCATE: u16 = 1 << 5;
-    /// No item: the end of the list.
+    /// The end of the list, and not an item.
     pub const END: u16 = 1 << 6;
 }
 
@@ -76,28 +76,28 @@ pub mod flag {
 pub struct Item {
     /// Match bits.
     pub match_bits: u64,
-    /// Which of them count.
+    /// Mask of the match bits that are compared.
     pub dont_ignore_bits: u64,
-    /// From which node, or [`ANY_NODE`].
+    /// The sending node, or [`ANY_NODE`].
     pub node: u32,
-    /// From which process, or [`ANY_PROCESS`].
+    /// The sending process, or [`ANY_PROCESS`].
     pub process: u16,
     /// [`flag`].
     pub flags: u16,
     /// Bytes of the memory.
     pub length: u64,
-    /// Where in it the next message begins, unless the sender says so. At most `length`.
+    /// Where in the memory the next message begins, unless the sender chooses. At most `length`.
     pub local_offset: u64,
-    /// Bytes that must be left.
+    /// Bytes that must be left, so that the item stays active.
     pub max_size: u64,
-    /// Messages that it still takes; zero: inactive.
+    /// Number of messages that the item still takes; with zero it is inactive.
     pub threshold: u32,
-    /// Where the memory begins, or whatever stands for it: not looked at.
+    /// The begin of the memory, or any other value that identifies it. Matching does not use it.
     pub start: u64,
 }
 
 impl Item {
-    /// What ends a list. It passes the test of the match bits, so that the program's shortest path need not look for
+    /// The end of a list. It passes the test of the match bits, so that the program's shortest path need not check for
     /// it.
     pub const END: Self = Self {
         match_bits: 0,
@@ -112,7 +112,7 @@ impl Item {
         start: 0,
     };
 
-    /// The item as it travels.
+    /// The item as it is sent.
     #[must_use]
     pub const fn to_words(&self) -> [u64; WORDS] {
         let ids = (self.node as u64) << 32 | (self.process as u64) << 16 | self.flags as u64;
@@ -146,9 +146,10 @@ impl Item {
         }
     }
 
-    /// The item takes a message: its threshold falls and its own offset moves on. Whether it is used up: its threshold
-    /// is zero, or less is left than its maximum size. Under truncation that size says nothing (Figure 1, line 39), and
-    /// an item that is full goes on taking messages, of which it stores nothing.
+    /// Consumes a part of the item for a message: the threshold falls, and the item's own offset advances. Returns
+    /// whether the item is used up: its threshold is zero, or less than its maximum size is left. If the item
+    /// truncates, that size has no effect (Figure 1, line 39). A full item then continues to take messages, of which it
+    /// stores nothing.
     pub fn consume(&mut self, stored: u64) -> bool {
         if !self.has(flag::REMOTE_OFFSET) {
             self.local_offset = self.local_offset.saturating_add(stored).min(self.length);

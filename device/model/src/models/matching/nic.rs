@@ -1,4 +1,4 @@
-//! The card: both ends of messages over one transport, and what a host asks of it.
+//! The card: both ends of messages over one transport, and the host's control requests.
 
 use alloc::vec::Vec;
 
@@ -33,7 +33,7 @@ use crate::platform::node_bus::NodeBus;
 use crate::platform::trace_tag::TraceTag;
 use crate::time::Time;
 
-/// Long inputs are checked, and long outputs copied.
+/// Only checking long inputs and copying long outputs depends on a length.
 const WORK: WorkPrices =
     WorkPrices { input: 20, checked_bytes_in_unit: 16, output: 8, copied_bytes_in_unit: 64 };
 
@@ -44,15 +44,15 @@ pub struct Match {
     pub(super) transport: Transport,
     /// Firmware images that are being read.
     images: ImageReads,
-    /// Puts and gets launched so far.
+    /// Puts and gets posted so far.
     messages: u64,
 }
 
 impl Match {
-    /// A card with no port open.
+    /// A card without open ports.
     ///
     /// # Errors
-    /// When there can be no such card.
+    /// If the configuration is invalid.
     pub fn new(config: Config) -> Result<Self, ConfigError> {
         config.check()?;
         let effects = Effects::new(HostInterface::new(config.profile.clone()), WORK);
@@ -65,17 +65,17 @@ impl Match {
         })
     }
 
-    /// What the card was made with.
+    /// The card's configuration.
     pub const fn config(&self) -> &Config {
         &self.config
     }
 
-    /// What the card has counted.
+    /// The card's counters.
     pub const fn counters(&self) -> &Counters {
         &self.ends.effects.counters
     }
 
-    /// Takes an input, with the node's bus at hand.
+    /// Processes an input. The caller has attached the node's bus.
     #[inline]
     fn take(&mut self, now: Time, input: Input<'_>) {
         self.ends.effects.on_input(&input);
@@ -94,7 +94,7 @@ impl Match {
             // A card without an effect queue receives no inline packets.
             Input::InlinePacket { .. } => {}
             Input::ShellCounts(counts) => self.ends.effects.shell_counts = counts,
-            // Its host says everything by pages.
+            // This model's host interface consists of pages alone.
             Input::Descriptor(_) | Input::PollDemand { .. } => {}
             Input::Timeout => self.transport.on_timeout(now, &mut self.ends),
             Input::HostReset => {
@@ -105,8 +105,8 @@ impl Match {
         }
     }
 
-    /// A command was launched: a burst of programmed I/O, and the Load machine. The shell leaves it in the page while
-    /// the port accepts none; were it passed on nonetheless, it would be dropped.
+    /// A program posted a command: a burst of programmed I/O, and the Load machine. While the port accepts no command,
+    /// the shell leaves the store in its page. If the shell passed it on nevertheless, the card would drop it.
     fn on_store(&mut self, now: Time, store: &PageStore) {
         let index = store.port as usize;
         if !self.accepts_store(store.port) {
@@ -139,7 +139,7 @@ impl Match {
         }
     }
 
-    /// The message that a command begins, for the ledger.
+    /// The tag, for the ledger, of the message that a command begins.
     fn tag(&mut self, now: Time, port: u32, transfer: &Transfer) -> TraceTag {
         self.messages += 1;
         TraceTag {
@@ -186,7 +186,7 @@ impl Match {
     /// A store to a register of the completer page.
     fn on_register(&mut self, now: Time, index: usize, register: Register) {
         let Endpoints { ports, target, effects, .. } = &mut self.ends;
-        // A register of a port that is closed says nothing.
+        // A register store to a closed port has no effect.
         let Some(port) = ports.get_mut(index).and_then(Option::as_mut) else { return };
         let Port { queue, page, .. } = &mut **port;
         let Some(released) = queue.on_register(now, index, register, page, effects) else { return };
@@ -195,29 +195,29 @@ impl Match {
         target.search_unexpected(release.map_or(now, |release| release.at), port, effects);
     }
 
-    /// The answer to a read.
+    /// The data of a read has arrived.
     fn on_data(&mut self, now: Time, token: u64, bytes: FrameBytes, is_whole: bool) {
         let Some(bytes) = self.transport.on_data(token, bytes, is_whole, &mut self.ends) else { return };
-        // What was read for a host that is gone is nobody's.
+        // Data that was read before a host reset belongs to no request.
         let Some(due) = self.images.take(token) else { return };
         let taken = if is_whole { self.take_firmware(&bytes) } else { Err(ControlError::BadAddress) };
         let effects = &mut self.ends.effects;
         match taken {
-            // What arrived before is matched by then.
+            // Messages that arrived before are matched by then.
             Ok(()) => effects.reply(now.max(self.ends.target.engine.unit_idle()), due, loaded(&bytes)),
             Err(error) => effects.refuse(now, due, error.status()),
         }
     }
 
-    /// A firmware image is read: it is taken, or refused and changes nothing.
+    /// A firmware image was read. The card loads it, or refuses it and changes nothing.
     fn take_firmware(&mut self, bytes: &[u8]) -> Result<(), ControlError> {
-        // A word of the program, of 24 bytes, takes about 200 ns to check and to take apart.
+        // Checking and decoding a program word of 24 bytes takes about 200 ns.
         self.ends.effects.spend(bytes.len() as u64);
         let program = image::read(bytes, self.config.control_store_words as usize).map_err(image_error)?;
         self.ends.target.engine.load(Some(&program)).map_err(image_error)
     }
 
-    /// Loads the built-in program, or reads the one that is wanted and replies when it is here.
+    /// Loads the built-in program, or begins to read the requested one and replies when it has arrived.
     fn load_firmware(
         &mut self,
         at: &mut Time,
@@ -268,7 +268,7 @@ impl Controlled for Match {
     type Own = Operation;
     type Counters = Counters;
     const PORTS: usize = PORTS;
-    // Counters follow the status line.
+    // The counters follow the status line.
     const STATUS_BYTES: u64 = PAGE_BYTES;
 
     fn effects(&mut self) -> &mut Effects {
@@ -306,7 +306,7 @@ impl Controlled for Match {
         self.counters().statistics(&self.ends.effects.shell_counts)
     }
 
-    /// Beside those of reports the entries that are linked now, and those of them that are spilled.
+    /// In addition to the counters of reports: the entries that are linked now, and those of them that are spilled.
     fn own_counters(&self) -> Vec<(&'static str, u64)> {
         let (entries, spilled) = self.ends.target.engine.entries();
         let linked = [("entries", entries), ("entries_spilled", spilled)];

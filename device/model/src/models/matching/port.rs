@@ -1,4 +1,4 @@
-//! What a program has of a port, whichever end of a message it is: its pages, its event queue and its counters.
+//! A program's side of a port, for both ends of messages: its pages, its event queue and its counters.
 
 use niclab_abi::control::PortOpen;
 use niclab_abi::event::CAUSE_ARMED;
@@ -12,28 +12,28 @@ use crate::parts::effects::WORD_BYTES;
 use crate::parts::port::{Promise, ReceiveQueue, RequesterPage};
 use crate::time::Time;
 
-/// Most events that one command, or one message that arrives, makes due at once. What it may cause later is promised
-/// then, too, so that an event is never lost.
+/// Maximum number of events that one command or one arriving message makes due at once. The card then also reserves
+/// room for the events that may follow, so that no event is lost.
 pub(super) const EVENTS_AT_ONCE: u64 = 2;
 
-/// Bits of an event's status word that say what came. That it came, the number says.
+/// Bits of an event's status word that describe the event. The slice number indicates that there is a new event.
 const STATUS_BITS: u64 = (1 << SLICE_NUMBER_SHIFT) - 1;
 
 /// A counter.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counter {
     count: ListCounter,
-    /// Successes at which to interrupt; zero: none.
+    /// Number of successes at which to interrupt; zero if disarmed.
     armed: u64,
 }
 
-/// What an event says beside its kind.
+/// The contents of an event.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Told {
     pub(super) kind: u32,
     pub(super) result: u32,
     pub(super) portal: u8,
-    /// Of the initiator.
+    /// The initiator's node.
     pub(super) node: u16,
     pub(super) port: u8,
     pub(super) handle: u32,
@@ -79,7 +79,7 @@ impl Port {
         self.page.visible().max(self.queue.visible()).max(self.counters_visible).max(self.data_visible)
     }
 
-    /// Stores an event in the place that was promised for it. Returns when the program has it.
+    /// Stores an event in its reserved slot. Returns when the program has it.
     pub(super) fn tell(&mut self, ready: Time, place: Promise, told: &Told, effects: &mut Effects) -> Time {
         let place = self.queue.store(place);
         let event = ListEvent {
@@ -127,7 +127,7 @@ impl Port {
         visible
     }
 
-    /// Interrupts as soon as a counter has so many successes, at once when it has them; zero disarms.
+    /// Interrupts as soon as a counter has `threshold` successes, at once if it has them already. Zero disarms.
     pub(super) fn arm_counter(&mut self, ready: Time, counter: u8, threshold: u64, effects: &mut Effects) {
         let counter = self.counters.get_mut(usize::from(counter));
         debug_assert!(counter.is_some(), "the command was checked");

@@ -1,15 +1,16 @@
-//! Queue handling as a program: what the list manager does in hardware, done by a second unit of the match unit's kind.
+//! Queue handling as a program. A second unit, of the same kind as the match unit, does what the list manager does in
+//! hardware.
 //!
-//! The paper leaves the queue to a hardware unit and names a programmable one as what to explore next (section 8): it
-//! "makes it easier to change the list format, implement improved free space management algorithms, or cope with
-//! hardware bugs elsewhere in the system". Here the hardware holds memory ([`memory`]) and sends what it is told
-//! ([`stream`]); where the items of the list lie, which comes next, when one is used up and what is free is known to
-//! the program alone (`firmware/matching/programs/queue.nma`). Both units run in the same cycles. The commands are in
-//! [`command`].
+//! The paper leaves the queue to a hardware unit, and names a programmable one as the next thing to explore (section
+//! 8): it "makes it easier to change the list format, implement improved free space management algorithms, or cope with
+//! hardware bugs elsewhere in the system". Here the hardware has memory ([`memory`]), and sends what the program
+//! commands ([`stream`]). Only the program (`firmware/matching/programs/queue.nma`) knows where the items of the list
+//! are, which one is next, when one is used up, and which slots are free. Both units run in the same cycles.
+//! [`command`] has the commands.
 //!
-//! One word enters the program's input FIFO in a cycle. Answers to its commands come before anything else. After a
-//! verdict the next one is held back until a command was answered, and a request comes only when the program has said
-//! that it is ready: so it is known which word is what, however long anything takes.
+//! One word enters the program's input FIFO in each cycle. Answers to its commands come before everything else. After a
+//! verdict, the hardware delays the next one until it has answered a command. A request comes only when the program has
+//! reported that it is ready. So the program knows the meaning of each word, however long anything takes.
 
 pub mod command;
 mod inspect;
@@ -32,22 +33,22 @@ use crate::models::matching::item::{Header, Item, WORDS};
 use crate::models::matching::list_manager::{Handle, ListManager, Matched, Misbehaved, Outcome, Timing, Use};
 use crate::models::matching::unit::{Step, Unit};
 
-/// One of both programs.
+/// One of the two programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Party {
-    /// The one that matches.
+    /// The matching program.
     Matcher,
-    /// The one that keeps the list.
+    /// The program that keeps the list.
     Queue,
 }
 
-/// One of both programs does not keep to the hand-shake.
+/// One of the two programs violates the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("{party}: {why}")]
 pub struct Fault {
-    /// Which.
+    /// The program.
     pub party: Party,
-    /// What it does.
+    /// The violation.
     #[source]
     pub why: Misbehaved,
 }
@@ -55,8 +56,8 @@ pub struct Fault {
 impl fmt::Display for Party {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
-            Self::Matcher => "the program that matches",
-            Self::Queue => "the program that keeps the list",
+            Self::Matcher => "the matching program",
+            Self::Queue => "the queue's program",
         })
     }
 }
@@ -67,20 +68,19 @@ impl Party {
     }
 }
 
-/// What keeps a list and has headers matched against it: the hardware ([`ListManager`]) or a program
-/// ([`QueueManager`]).
+/// Keeps a list and has headers matched against it: the hardware ([`ListManager`]) or a program ([`QueueManager`]).
 pub trait MatchQueue {
-    /// Appends an item to the list: headers that were not begun yet find it. A program has [`MAX_ITEMS`] slots for
-    /// them.
+    /// Appends an item to the list. Headers that have not begun yet find it. A program has [`MAX_ITEMS`] slots for
+    /// items.
     fn append(&mut self, item: Item) -> Handle;
-    /// Takes an item out of the list: headers that were not begun yet do not find it. One that is gone already stays
-    /// gone.
+    /// Removes an item from the list. Headers that have not begun yet do not find it. Removing it a second time has no
+    /// effect.
     fn unlink(&mut self, handle: Handle);
     /// A header arrived.
     fn on_header(&mut self, header: Header);
-    /// What became of the next header, in the order of arrival.
+    /// The result for the next header, in the order of arrival.
     fn poll_outcome(&mut self) -> Option<Outcome>;
-    /// Goes on until every header has its outcome, giving each `watchdog` cycles.
+    /// Runs until every header has its outcome, with `watchdog` cycles for each.
     ///
     /// # Errors
     /// [`Fault`].
@@ -120,7 +120,7 @@ impl MatchQueue for ListManager {
 struct Engine {
     unit: Unit,
     fifos: Fifos,
-    /// Whether its last cycle was a wait.
+    /// Whether the unit waited in its last cycle.
     is_waiting: bool,
 }
 
@@ -129,7 +129,7 @@ impl Engine {
         Self { unit, fifos: Fifos::new(fifo_words), is_waiting: false }
     }
 
-    /// One cycle. `front` is what the input FIFO held before anything entered it in this cycle.
+    /// Executes one cycle. `front` is the first word of the input FIFO before a word entered it in this cycle.
     fn step(&mut self, cycle: u64, front: Option<u64>) -> Result<(), Misbehaved> {
         let step = self.unit.step(front);
         self.is_waiting = step == Step::Waited;
@@ -155,11 +155,11 @@ enum Change {
     Unlink(Handle),
 }
 
-/// A header that the program was told of.
+/// A header that was announced to the program.
 #[derive(Clone, Copy, Debug)]
 struct Job {
     began: u64,
-    /// Until the program begins it.
+    /// `None` once the program has begun the header.
     header: Option<Header>,
     /// Bytes of the message.
     length: u64,
@@ -167,7 +167,7 @@ struct Job {
     outcome: Option<Option<Matched>>,
 }
 
-/// Words that enter the program's input FIFO one behind the other.
+/// Words that enter the program's input FIFO consecutively.
 type Group = SmallVec<[u64; WORDS + 1]>;
 
 /// A queue that a program keeps, with the match unit.
@@ -179,26 +179,26 @@ pub struct QueueManager {
     matcher: Engine,
     memory: Memory,
     stream: Stream,
-    /// A command that waits for its further words.
+    /// A command whose further words have not arrived yet.
     incomplete: Option<Command>,
-    /// Answers to commands, and from which cycle on they are there.
+    /// Answers to commands, each with the first cycle in which it is there.
     answers: VecDeque<(u64, u64)>,
-    /// What is entering the program's input FIFO.
+    /// The words that are entering the program's input FIFO.
     entering: Group,
     verdicts: VecDeque<Verdict>,
-    /// The next verdict waits for the answer to a command.
+    /// The next verdict waits until a command was answered.
     is_held: bool,
     /// The program waits for a request.
     is_ready: bool,
-    /// Since when the program has been at what is no header: it begins, or makes a change.
+    /// When the program began work that belongs to no header: its start, or a change of the list.
     change_began: Option<u64>,
-    /// Cycles that went into that so far.
+    /// Cycles of such work so far.
     change_cycles: u64,
-    /// The last cycle in which there was nothing to do.
+    /// The last cycle in which the program had no work.
     idle_at: u64,
     changes: VecDeque<Change>,
     headers: VecDeque<Header>,
-    /// The item that the program was told to append.
+    /// The item that the program must append.
     landed: Option<(Handle, Item)>,
     linked: BTreeMap<u16, Handle>,
     next_handle: u64,
@@ -207,7 +207,8 @@ pub struct QueueManager {
 }
 
 impl QueueManager {
-    /// With an empty list. `queue` runs the program that keeps it, `matcher` the one that matches.
+    /// A queue manager with an empty list. `queue` runs the program that keeps the list, `matcher` the matching
+    /// program.
     #[must_use]
     pub fn new(timing: Timing, uses: Use, queue: Unit, matcher: Unit) -> Self {
         Self {
@@ -241,29 +242,29 @@ impl QueueManager {
         self.linked.values().copied()
     }
 
-    /// Whether every change is made and every header has its outcome.
+    /// Whether all changes are made and all headers have their outcomes.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         let is_done = self.is_ready && self.job.is_none() && self.change_began.is_none();
         is_done && self.changes.is_empty() && self.headers.is_empty()
     }
 
-    /// Cycles that stand in no header's: the program's beginning, and its changes of the list. Each is counted as a
-    /// header's are: to where what comes next could follow.
+    /// Cycles that belong to no header: the program's start, and its changes of the list. As for a header, each lasts
+    /// until the next request could follow.
     #[must_use]
     pub const fn change_cycles(&self) -> u64 {
         self.change_cycles
     }
 
-    /// Who is at fault when what is being done takes longer than `watchdog` cycles.
+    /// The program at fault, if the current work takes longer than `watchdog` cycles.
     #[must_use]
     pub fn overdue(&self, watchdog: u64) -> Option<Fault> {
         let began = self.job.map(|job| job.began).or(self.change_began).unwrap_or(self.idle_at);
         if self.is_idle() || self.cycle - began <= watchdog {
             return None;
         }
-        // Of two that wait for each other, the one that has what it needs is at fault: the match unit, where it has
-        // every word of an item and does not judge it. One that goes on has no excuse.
+        // If only one unit waits, the other one is at fault. If both wait, the unit is at fault that has all its input:
+        // the match unit, if it has every word of an item and has not judged it.
         let waits = |engine: &Engine| engine.is_waiting && engine.fifos.front().is_none();
         let is_matcher =
             waits(&self.queue) && (!waits(&self.matcher) || self.stream.owes_verdict() && self.job.is_some());
@@ -271,13 +272,13 @@ impl QueueManager {
         Some(party.fault(Misbehaved::Watchdog { cycles: watchdog }))
     }
 
-    /// One cycle.
+    /// Executes one cycle.
     ///
     /// # Errors
     /// [`Fault`].
     pub fn tick(&mut self) -> Result<(), Fault> {
         let (by_matcher, by_queue) = (|why| Party::Matcher.fault(why), |why| Party::Queue.fault(why));
-        // What enters in a cycle cannot be taken in it.
+        // A word that enters in a cycle cannot be taken in the same cycle.
         let fronts = (self.queue.fifos.front(), self.matcher.fifos.front());
         if let Some(word) = self.matcher.fifos.take_output(self.cycle) {
             self.on_verdict(word).map_err(by_matcher)?;
@@ -307,7 +308,7 @@ impl QueueManager {
         Ok(())
     }
 
-    /// An item that is used up is used for what it has, whatever a program says.
+    /// If items are consumed, a result must be inside the item's memory and the message, whatever the program says.
     fn check_result(&self, slot: u16, offset: u64, length: u64) -> Result<(), Misbehaved> {
         let (Some(job), Use::Consume) = (&self.job, self.uses) else { return Ok(()) };
         let room = self.memory.length(slot).unwrap_or(0);
@@ -315,7 +316,7 @@ impl QueueManager {
         if is_inside && length <= job.length { Ok(()) } else { Err(Misbehaved::Result { offset, length }) }
     }
 
-    /// At most one word enters the program's input FIFO.
+    /// Enters at most one word into the program's input FIFO.
     fn enter(&mut self) {
         if !self.queue.fifos.has_room() {
             return;
@@ -344,7 +345,7 @@ impl QueueManager {
         }
     }
 
-    /// A request could come in this cycle: what the last one was about is over.
+    /// A request can come in this cycle, because the previous one has ended.
     fn settle(&mut self) {
         if let Some(Job { began, failed, outcome: Some(matched), .. }) = self.job.take() {
             let traversed = failed + usize::from(matched.is_some());
@@ -356,7 +357,7 @@ impl QueueManager {
         }
     }
 
-    /// The words of a verdict, as the program gets them.
+    /// The words of a verdict for the program.
     fn tell(&mut self, verdict: &Verdict) -> Group {
         if verdict.result.is_none()
             && let Some(job) = &mut self.job
@@ -366,7 +367,7 @@ impl QueueManager {
         verdict.words()
     }
 
-    /// The words of the next request; none when there is none. Changes come before headers.
+    /// The words of the next request; empty if there is none. Changes come before headers.
     fn request(&mut self) -> Group {
         let mut words = Group::new();
         while let Some(change) = self.changes.pop_front() {
@@ -377,7 +378,7 @@ impl QueueManager {
                     words.extend(item.to_words());
                 }
                 Change::Unlink(handle) => {
-                    // The program's list has it no more, or has it still.
+                    // The item may not be in the program's list any more.
                     let slot = self.linked.iter().find(|(_, other)| **other == handle);
                     words.extend(slot.map(|(slot, _)| command::at(*slot) | command::UNLINK));
                 }
@@ -400,7 +401,7 @@ impl QueueManager {
         words
     }
 
-    /// The next word of a command.
+    /// The program wrote the next word of a command.
     fn on_word(&mut self, word: u64) -> Result<(), Misbehaved> {
         let command = match self.incomplete.take() {
             None => Command::new(word),
@@ -419,12 +420,12 @@ impl QueueManager {
         self.carry_out(&command).ok_or(Misbehaved::Command { word })
     }
 
-    /// The header that the program is at; none once it has said that it is ready.
+    /// The header that the program works on; `None` once the program has reported that it is ready.
     fn job(&mut self) -> Option<&mut Job> {
         self.job.as_mut().filter(|_| !self.is_ready)
     }
 
-    /// Carries a command out; none when it makes no sense now.
+    /// Executes a command; `None` if it is invalid at this point.
     fn carry_out(&mut self, command: &Command) -> Option<()> {
         let Command { op, slot, index, .. } = *command;
         let answer_at = self.cycle + 1;
@@ -473,7 +474,8 @@ impl QueueManager {
         Some(())
     }
 
-    /// The program is done with the last request: none while a header has no outcome, or an item to append no slot.
+    /// The program has finished the last request. `None` while a header has no outcome, or an item to append has no
+    /// slot.
     fn on_ready(&mut self) -> Option<()> {
         if self.job.is_some_and(|job| job.outcome.is_none()) || self.landed.is_some() {
             return None;

@@ -1,5 +1,5 @@
-//! The target: match entries of this card's programs, the messages that they take, and the gets that they answer. What
-//! comes before an entry that wants it waits among the unexpected.
+//! The target: match entries of this card's programs, the messages that they take, and the gets that they answer. A
+//! message that arrives before a posted entry for it waits among the unexpected messages.
 
 use alloc::collections::BTreeMap;
 
@@ -24,11 +24,11 @@ use crate::parts::host_interface::HostInterface;
 use crate::parts::port::Promise;
 use crate::time::Time;
 
-/// What an entry costs when a port or a region is closed, as [`crate::nic::Nic::work_done`] counts. Ours: how work is
+/// Cost of an entry when a port or a region is closed, in units of [`crate::nic::Nic::work_done`]. Ours: how work is
 /// counted.
 const ENTRY_WORK: u64 = 4;
 
-/// A match entry: what the match unit does not look at.
+/// A match entry: the part that the match unit does not use.
 #[derive(Debug)]
 struct Entry {
     user: u64,
@@ -37,23 +37,23 @@ struct Entry {
     counter: Option<u8>,
     count_only: bool,
     is_overflow: bool,
-    /// Whether the program wants to be told when it unlinks itself.
+    /// Whether the program wants an event when the entry unlinks itself.
     tells_unlink: bool,
-    /// Where it lies, while it is linked or about to be.
+    /// Where the item is stored, while it is linked or about to be.
     place: Option<Place>,
-    /// Operations that it has begun to take.
+    /// Operations that the entry has begun and not ended.
     under_way: u32,
-    /// It was unlinked by a command, which is answered here when nothing is under way any more.
+    /// A command has unlinked the entry. The card answers the command when the entry has no operations in flight.
     unlinking: Option<Promise>,
 }
 
 impl Entry {
-    /// The list that it is of, or for, in this port.
+    /// The list of this port to which the entry belongs.
     const fn list(&self, port: usize) -> List {
         List { port, portal: self.portal, is_overflow: self.is_overflow }
     }
 
-    /// The part of its memory that a message is stored in.
+    /// The part of the entry's memory that a message is stored in.
     const fn part(&self, matched: &Matched) -> Memory {
         Memory {
             region: self.memory.region,
@@ -75,7 +75,7 @@ struct Unexpected {
     bytes: u64,
     overflow_handle: u32,
     overflow_user: u64,
-    /// All of it is in memory.
+    /// The complete message is in memory.
     is_stored: bool,
 }
 
@@ -85,45 +85,45 @@ struct Appending {
     handle: u32,
     item: Item,
     place: Place,
-    /// Messages with lower numbers were searched.
+    /// Messages with lower numbers were searched already.
     next: u64,
 }
 
-/// An operation that an entry has begun to take: a put that arrives, a get that is being answered, or the claim of a
-/// message that is not stored yet.
+/// An operation that an entry has begun: a put that arrives, a get that is being answered, or the claim of a message
+/// that is not stored yet.
 #[derive(Debug)]
 struct Taken {
     handle: u32,
-    /// Where in the entry's memory.
+    /// Offset in the entry's memory.
     offset: u64,
     bytes: u64,
-    /// For its events: what became of it, and that the entry is not linked any more.
+    /// Room for its events: the result, and that the entry is not linked any more.
     promise: Promise,
 }
 
-/// What a port's programs have in lists.
+/// A port's entries and the messages for them.
 #[derive(Debug, Default)]
 struct Lists {
     /// By handle.
     entries: BTreeMap<u32, Entry>,
-    /// Puts that arrive, by number; of an overflow entry this is the message's among the unexpected, too.
+    /// Arriving puts, by number. For an overflow entry this is also the number of the unexpected message.
     arriving: BTreeMap<u64, Taken>,
     /// Gets of other ports that are being answered, by number.
     served: BTreeMap<u64, (Header, Taken)>,
     /// By portal, and by number, which is the order of arrival.
     unexpected: [BTreeMap<u64, Unexpected>; PORTALS as usize],
-    /// Unexpected messages that an entry has claimed before they were stored, by number.
+    /// Unexpected messages that an entry claimed before they were stored, by number.
     claimed: BTreeMap<u64, (Unexpected, Taken)>,
     appending: Option<Appending>,
 }
 
 impl Lists {
-    /// How many unexpected messages the card remembers for the port.
+    /// Number of unexpected messages that the card remembers for the port.
     fn unexpected_messages(&self) -> usize {
         self.unexpected.iter().map(BTreeMap::len).sum::<usize>() + self.claimed.len()
     }
 
-    /// An entry that has operations under way, or is linked.
+    /// An entry that is linked, or has operations in flight.
     fn entry(&self, handle: u32) -> Option<&Entry> {
         let entry = self.entries.get(&handle);
         debug_assert!(entry.is_some(), "an entry stays until its last operation is over");
@@ -131,38 +131,38 @@ impl Lists {
     }
 }
 
-/// How an operation of an entry ended.
+/// The end of an entry's operation.
 #[derive(Clone, Copy, Debug)]
 struct Ended {
     kind: u32,
     result: u32,
-    /// A success may be counted alone; a failure is always told.
+    /// A success may be only counted; a failure is always reported.
     is_success: bool,
     moved_bytes: u64,
 }
 
-/// A message that has found an entry.
+/// A message for which the search found an entry.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found {
-    /// Names the operation.
+    /// Identifies the operation.
     pub(super) number: u64,
     pub(super) memory: Memory,
-    /// Where in the entry's memory.
+    /// Offset in the entry's memory.
     pub(super) offset: u64,
     pub(super) at: Time,
-    /// `RESULT_OK`, or that the entry takes less than the message has.
+    /// `RESULT_OK`, or the result for an entry that takes less than the message has.
     pub(super) result: u32,
 }
 
-/// A message that has found none.
+/// A message for which the search found no entry.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Missed {
     pub(super) at: Time,
-    /// Why.
+    /// The reason.
     pub(super) result: u32,
 }
 
-/// What the initiator of a put is told.
+/// The answer to a put's initiator.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Verdict {
     pub(super) bytes: u64,
@@ -189,7 +189,7 @@ impl Target {
         })
     }
 
-    /// Whether an append of this port still waits for room: no other command is taken before it.
+    /// Whether an append of this port still waits for room. The port accepts no other command in the meantime.
     #[inline]
     pub(super) const fn is_appending(&self, port: usize) -> bool {
         self.ports[port].appending.is_some()
@@ -198,7 +198,7 @@ impl Target {
 
 // Messages.
 impl Target {
-    /// Whether the target of a message can take it: its list and port, or the `RESULT_` that says why not.
+    /// Whether the addressed target can take a message: its list and port, or the `RESULT_` constant of the refusal.
     fn list<'a>(header: &Header, port: Option<&'a mut Port>) -> Result<(List, &'a mut Port), u32> {
         let port = port.ok_or(RESULT_NO_TARGET)?;
         if u32::from(header.portal) >= PORTALS {
@@ -210,7 +210,7 @@ impl Target {
         Ok((List { port: port.index, portal: header.portal, is_overflow: false }, port))
     }
 
-    /// Matches a header. The entry that takes the message has an operation more under way, whose events are promised.
+    /// Matches a header. The entry that takes the message gets one more operation in flight, with room for its events.
     fn search(
         &mut self,
         now: Time,
@@ -223,7 +223,7 @@ impl Target {
             let counters = &mut effects.counters;
             counters.card.overruns += u64::from(is_for_room);
             counters.unmatched += u64::from(!is_for_room);
-            // Whether the program's release was seen by now, the wall clock has decided.
+            // Wall time decides whether the card has seen the program's release by now.
             counters.card.unordered += u64::from(is_for_room);
             Missed { at: now, result }
         })?;
@@ -256,7 +256,7 @@ impl Target {
         Ok((verdict.at, taken, matched))
     }
 
-    /// Finds out where a put goes.
+    /// Finds the memory for a put.
     pub(super) fn begin_put(
         &mut self,
         now: Time,
@@ -289,7 +289,7 @@ impl Target {
         Ok(Found { number, memory, offset, at, result: RESULT_OK })
     }
 
-    /// Finds out what a get is answered with.
+    /// Finds the data that answers a get.
     pub(super) fn begin_get(
         &mut self,
         now: Time,
@@ -316,7 +316,7 @@ impl Target {
         port: &mut Port,
         effects: &mut Effects,
     ) {
-        // It ended with the region that it read.
+        // The get ended with the region that it read.
         let Some((header, mut taken)) = self.ports[port.index].served.remove(&number) else { return };
         let is_success = failure == RESULT_OK;
         let is_cut = is_success && taken.bytes < header.bytes;
@@ -330,7 +330,7 @@ impl Target {
         self.end_operation(now, taken, port, effects);
     }
 
-    /// A put is stored, or never will be to its end. Returns what its initiator is told.
+    /// A put is stored, or never will be completely. Returns the answer for its initiator.
     pub(super) fn end_put(
         &mut self,
         at: Time,
@@ -370,7 +370,7 @@ impl Target {
         Verdict { bytes, offset, result }
     }
 
-    /// An unexpected message is in memory, or never will be: from now on it can be told of.
+    /// An unexpected message is in memory, or never will be. From now on it can be reported.
     fn on_unexpected_stored(
         &mut self,
         at: Time,
@@ -394,8 +394,8 @@ impl Target {
         }
     }
 
-    /// Tells or counts what became of an operation, as its entry wants to be told. Returns when the program knows, and
-    /// when the count is visible.
+    /// Reports or counts the result of an operation, as its entry requests. Returns when the program knows it, and when
+    /// the count is visible.
     #[expect(clippy::too_many_arguments, reason = "who, what and where of an event")]
     fn tell(
         &self,
@@ -435,8 +435,8 @@ impl Target {
         (consumed, port.count(at, entry.counter, ended.is_success, effects))
     }
 
-    /// An operation of an entry is over, and told. If that was the last of one that is not linked any more, so is the
-    /// entry: what is left of the promise is used to tell that, or given back.
+    /// An operation of an entry has ended and was reported. If it was the last one of an unlinked entry, the entry
+    /// ends, too. The remaining event room then reports the unlinking, or is released.
     fn end_operation(&mut self, at: Time, taken: Taken, port: &mut Port, effects: &mut Effects) {
         let Taken { handle, mut promise, .. } = taken;
         let entries = &mut self.ports[port.index].entries;
@@ -456,7 +456,7 @@ impl Target {
         port.queue.forgo(promise);
     }
 
-    /// Tells that an entry is not linked any more, and that its memory is the program's.
+    /// Reports that an entry is not linked any more, and that its memory belongs to the program again.
     fn tell_unlinked(
         &self,
         at: Time,
@@ -482,10 +482,10 @@ impl Target {
 
 // Commands.
 impl Target {
-    /// Takes a match entry, whose memory is in order, and goes on to search the unexpected messages for it.
+    /// Takes a match entry whose memory was checked, and then searches the unexpected messages for it.
     ///
     /// # Errors
-    /// The `RESULT_` that says why it is refused.
+    /// The `RESULT_` constant that gives the reason for the refusal.
     pub(super) fn append(
         &mut self,
         ready: Time,
@@ -496,7 +496,7 @@ impl Target {
     ) -> Result<(), u32> {
         let lists = &mut self.ports[port.index];
         if lists.entries.contains_key(&handle) {
-            // After 2^32 launches, and it is still there.
+            // Handles repeat after 2^32 posts, and the first entry with this one still exists.
             return Err(RESULT_BAD_VALUE);
         }
         let list = List { port: port.index, portal: append.portal, is_overflow: append.is_overflow };
@@ -519,10 +519,10 @@ impl Target {
         Ok(())
     }
 
-    /// Searches the unexpected messages for the entry that is being appended, where one is, and links what remains of
-    /// it. The program decides, as it does for messages that come later. Where the event queue has no room for what is
-    /// found, it waits until there is, and the port's other commands with it; what arrives meanwhile is found, too,
-    /// because it is behind.
+    /// Searches the unexpected messages for the entry that is being appended, if there is one, and links what remains
+    /// of it. The program decides, as it does for messages that arrive later. If the event queue has no room for a
+    /// result, the append waits for room, and with it the port's other commands. Messages that arrive in the meantime
+    /// are found, too, because they come later in the order.
     pub(super) fn search_unexpected(&mut self, now: Time, port: &mut Port, effects: &mut Effects) {
         let index = port.index;
         let (mut now, mut words) = (now, MAX_PROGRAM_WORDS);
@@ -545,7 +545,7 @@ impl Target {
                 return;
             }
             let Some(unexpected) = lists.unexpected[usize::from(entry.portal)].remove(&appending.next) else {
-                debug_assert!(false, "it was found there");
+                debug_assert!(false, "the search found the message there");
                 return;
             };
             (appending.item, appending.next) = (item, unexpected.number + 1);
@@ -568,8 +568,8 @@ impl Target {
         }
     }
 
-    /// Has the program look at the unexpected messages from [`Appending::next`] on, until the entry takes one, which
-    /// `next` then names. When that is known, what would be left of the entry, and whether that is nothing.
+    /// Has the program check the unexpected messages from [`Appending::next`] on, until the entry takes one, which
+    /// `next` then names. Returns when this is known, what would remain of the entry, and whether it is used up.
     fn find_unexpected(
         &mut self,
         now: Time,
@@ -598,7 +598,7 @@ impl Target {
         (now, None)
     }
 
-    /// Tells that an entry has taken a message that came before it.
+    /// Reports that an entry has taken a message that arrived before it.
     fn tell_claim(
         &mut self,
         now: Time,
@@ -628,7 +628,7 @@ impl Target {
         self.end_operation(now, taken, port, effects);
     }
 
-    /// Takes an entry out of its list because a command wants it.
+    /// Removes an entry from its list, for a command.
     pub(super) fn unlink(&mut self, ready: Time, handle: u32, port: &mut Port, effects: &mut Effects) {
         let place = port.queue.promise(1);
         let entries = &mut self.ports[port.index].entries;
@@ -655,9 +655,9 @@ impl Target {
     }
 }
 
-// What ends.
+// Closing ports and regions.
 impl Target {
-    /// The port is gone.
+    /// Closes a port.
     pub(super) fn close(&mut self, port: usize, effects: &mut Effects) {
         self.engine.clear(port);
         effects.spend(ENTRY_WORK * self.ports[port].entries.len() as u64);
@@ -667,7 +667,7 @@ impl Target {
         }
     }
 
-    /// Forgets a port, and that its program waits for anything. Returns the entries.
+    /// Forgets a port, and releases the event room of its operations. Returns the entries.
     fn forget(&mut self, port: usize) -> BTreeMap<u32, Entry> {
         let lists = core::mem::take(&mut self.ports[port]);
         let Lists { entries, arriving, served, claimed, .. } = lists;
@@ -677,7 +677,7 @@ impl Target {
         entries
     }
 
-    /// A region is closed: unlinks the entries in it, without events but those that a command waits for.
+    /// A region is closed: unlinks the entries in it. Only entries that an unlink command waits for get events.
     pub(super) fn unlink_region(&mut self, port: usize, region: u32, effects: &mut Effects) {
         let lists = &mut self.ports[port];
         effects.spend(ENTRY_WORK * lists.entries.len() as u64);
@@ -697,7 +697,7 @@ impl Target {
         lists.appending.take_if(|appending| is_gone(appending.handle));
     }
 
-    /// Gets that are answered from a region, by their numbers.
+    /// Numbers of the gets that are answered from a region.
     pub(super) fn served_from(&self, port: usize, region: u32) -> impl Iterator<Item = u64> {
         let lists = &self.ports[port];
         let served = lists.served.iter().filter(move |(_, (_, taken))| {
@@ -707,7 +707,7 @@ impl Target {
         served.map(|(&number, _)| number)
     }
 
-    /// Forgets entries that were unlinked without an operation, which nothing is left to end.
+    /// Forgets unlinked entries without operations, which the end of an operation would otherwise remove.
     pub(super) fn forget_unlinked(&mut self, port: usize) {
         self.ports[port].entries.retain(|_, entry| {
             let stays = entry.place.is_some() || entry.under_way > 0;

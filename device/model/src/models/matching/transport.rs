@@ -1,12 +1,13 @@
-//! Messages between cards: cut into frames, sent within the window of the link to each other card, kept until they are
-//! acknowledged; and those that arrive, put in order by the link, joined, and stored where they belong.
+//! Messages between cards. Outgoing messages are cut into frames, sent within the window of the link to each other
+//! card, and kept until they are acknowledged. Incoming frames are put in order by the link, joined, and stored in
+//! memory.
 //!
-//! What is kept of a frame is where its data lies, and a frame that goes again is read again: memory is the sender's
-//! buffer, as it is until the program is told that the message has left it. Where the memory is gone meanwhile, an
-//! empty frame goes in the place of the other, so that the link goes on and the receiver ends the message.
+//! Of a frame the card keeps only the location of its data, and reads the data again to retransmit the frame. So memory
+//! is the sender's buffer until the program is notified that the message has left it. If the memory disappears in the
+//! meantime, an empty frame replaces the other one. So the link continues, and the receiver ends the message.
 //!
-//! The transport knows nothing of commands, entries and events. It asks whoever uses it where a message goes that
-//! begins to arrive, and says when one has ended or has left ([`MessageUser`]).
+//! The transport knows nothing of commands, entries and events. It asks its user where an arriving message goes, and
+//! notifies the user when a message has ended or has left ([`MessageUser`]).
 
 mod messages;
 
@@ -34,18 +35,18 @@ use crate::parts::timers::{TimerName, Timers};
 use crate::platform::trace_tag::TraceTag;
 use crate::time::{Span, Time};
 
-/// Most messages of a port that wait for one other card. A card's commands under way are fewer, and each has one
-/// answer; a network that forges requests without end would fill the card's memory. Ours: a bound.
+/// Maximum number of messages of a port that wait for one other card. A card has fewer commands in flight, and each of
+/// them has one answer. Attack: a network that forges requests without end would fill the card's memory. Ours: a bound.
 const MAX_QUEUED: usize = 4_096;
 
-/// A message that is not sent to its end.
+/// A message that was not sent completely.
 #[derive(Clone, Copy, Debug)]
 struct Sending {
     outgoing: Outgoing,
     cutter: Cutter,
 }
 
-/// What is kept of a frame until it is acknowledged.
+/// The record of a frame until it is acknowledged.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     sequence: Sequence<32>,
@@ -56,10 +57,10 @@ struct Sent {
     message: Option<TraceTag>,
 }
 
-/// A message that was sent to its end, of which not all is acknowledged.
+/// A message that was sent completely, but not acknowledged completely.
 #[derive(Clone, Copy, Debug)]
 struct Finished {
-    /// Of its last frame.
+    /// The number of its last frame.
     sequence: Sequence<32>,
     port: usize,
     number: u32,
@@ -72,12 +73,12 @@ struct Reception {
     header: Header,
     message: Option<TraceTag>,
     joiner: Joiner,
-    /// The port of this card whose message it is.
+    /// The port of this card to which the message belongs.
     port: usize,
     owner: Owner,
-    /// As much of it as is stored, and where.
+    /// Memory for the part of the message that is stored.
     memory: Memory,
-    /// When what was stored last is visible.
+    /// When the data stored last is visible.
     visible: Time,
 }
 
@@ -93,30 +94,30 @@ struct Reading {
     message: Option<TraceTag>,
 }
 
-/// Another card.
+/// The state for another card.
 #[derive(Clone, Debug)]
 struct Peer {
     node: u16,
     link: GoBackN<Sent>,
-    /// By port; the first of each is under way.
+    /// By port; the first message of each port is being sent.
     sending: [VecDeque<Sending>; PORTS],
-    /// The port whose turn it is.
+    /// The port that sends next.
     turn: usize,
-    /// Messages to it so far: the number of the next.
+    /// Number of messages to the card so far, and so the number of the next one.
     messages: u32,
     finished: VecDeque<Finished>,
     /// By the sending port of the other card.
     receiving: [Option<Reception>; PORTS],
-    /// Messages, by port and number, whose memory went away under a read.
+    /// Messages, by port and number, whose memory disappeared during a read.
     dead: Vec<(usize, u32)>,
-    /// Frames sent, acknowledgements too.
+    /// Frames sent, including acknowledgements.
     frames: u64,
 }
 
-/// The timers of a card, each of them for each other card.
+/// The timers of a card; each other card has one of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
-    /// Frames are not acknowledged: they go again, in case they or their acknowledgements were lost.
+    /// Frames are not acknowledged: the card sends them again, in case they or their acknowledgements were lost.
     Retransmission,
 }
 
@@ -124,7 +125,7 @@ impl TimerName for Timer {
     const ALL: &'static [Self] = &[Self::Retransmission];
 }
 
-/// The transport of a card: all cards that it has had to do with.
+/// The transport of a card, with the state for each other card that it has exchanged frames with.
 #[derive(Clone, Debug)]
 pub(super) struct Transport {
     node: u16,
@@ -134,18 +135,18 @@ pub(super) struct Transport {
     places: BTreeMap<u16, usize>,
     peers: Vec<Peer>,
     timers: Timers<Timer>,
-    /// Reads that were asked for and not answered, by token.
+    /// Unanswered reads, by token.
     reads: VecDeque<(u64, Reading)>,
 }
 
-/// How long a window of whole frames takes, there and back: what is sent is on its way for as long before it can be
-/// missed. The card does not know the links; they are taken to be as fast as its own bus.
+/// Duration of a window of full frames, there and back. A frame may take this long before it can count as lost. The
+/// card does not know the links. Assumed: they are as fast as its own bus.
 fn window_span(config: &Config) -> Span {
     let frame = config.profile.bus.dma_read.occupancy(config.mtu_bytes.into());
     frame.times(2 * u64::from(config.window_frames))
 }
 
-/// What goes in place of a frame whose data is not to be had.
+/// The kind of the frame that replaces a frame without available data.
 const fn without_data(kind: &Kind) -> Kind {
     match *kind {
         // The initiator of a get waits for its answer.
@@ -168,7 +169,7 @@ impl Transport {
                 window_frames: config.window_frames,
                 first_wait: config.retransmit_first + window_span(config),
                 longest_wait: config.retransmit_most + window_span(config),
-                // Nothing is refused: who has no room for a message says so when it has come.
+                // Links refuse no frame. A receiver without room for a message says so after the message has arrived.
                 first_pause: config.retransmit_first,
             },
             places: BTreeMap::new(),
@@ -182,7 +183,7 @@ impl Transport {
         self.timers.next()
     }
 
-    /// The place of a node's card among all. Nodes are those of the cluster, so that there are not more.
+    /// The index of a node's card among the peers. Nodes are those of the cluster, so their number is bounded.
     fn place_of(&mut self, node: u16) -> usize {
         *self.places.entry(node).or_insert_with(|| {
             self.peers.push(Peer {
@@ -221,7 +222,7 @@ impl Transport {
         self.pump(ready, place, user);
     }
 
-    /// Sends frames to a card, of each port in turn, while the window has room.
+    /// Sends frames to a card, in turn from each port, while the window has room.
     fn pump(&mut self, now: Time, place: usize, user: &mut impl MessageUser) {
         loop {
             let peer = &mut self.peers[place];
@@ -237,16 +238,16 @@ impl Transport {
         self.mind_timer(place);
     }
 
-    /// Lets the timer of a card's link run as long as the link says.
+    /// Sets the timer of a card's link to the link's deadline.
     fn mind_timer(&mut self, place: usize) {
         self.timers.set(Timer::Retransmission, place, self.peers[place].link.deadline());
     }
 
-    /// Sends the next frame of the first message of a port, which there is.
+    /// Sends the next frame of a port's first message, which must exist.
     fn send_frame(&mut self, now: Time, place: usize, port: usize, user: &mut impl MessageUser) {
         let peer = &mut self.peers[place];
         let Some(Sending { outgoing, cutter }) = peer.sending[port].front_mut() else {
-            debug_assert!(false, "a port whose turn it is has a message");
+            debug_assert!(false, "the port that sends next has a message");
             return;
         };
         let Outgoing { header, memory, ready, message, owner, .. } = *outgoing;
@@ -273,14 +274,14 @@ impl Transport {
             },
             message,
         };
-        // Requests and acknowledgements are no messages of a program's.
+        // Requests and acknowledgements are not messages of programs.
         let is_counted = matches!(header.operation, Operation::Put | Operation::Reply);
         if is_last {
             peer.sending[port].pop_front();
         }
         let counters = &mut user.effects().counters.card;
         if is_first && matches!(kind, Kind::Void { .. }) {
-            // Nobody has heard of it.
+            // No frame of this message was sent, so the receiver needs no notice.
             counters.discarded_at_close += 1;
             return;
         }
@@ -294,7 +295,7 @@ impl Transport {
         self.peers[place].link.send(at, kept);
     }
 
-    /// Sends a frame, or reads its data first. Returns when it is ready for the network.
+    /// Sends a frame, or first reads its data. Returns when the frame is ready for the network.
     fn emit(
         &mut self,
         ready: Time,
@@ -337,8 +338,8 @@ impl Transport {
         }
     }
 
-    /// What a read asked for, behind a frame's head: it goes before all that was decided after it. Gives back what was
-    /// read for somebody else.
+    /// The data of a read, after a frame's head. The frame precedes all outputs that were decided after the read.
+    /// Returns data that was not read for the transport.
     pub(super) fn on_data(
         &mut self,
         token: u64,
@@ -357,17 +358,17 @@ impl Transport {
         None
     }
 
-    /// What a read asked for may stay where it lies while the frame is under way.
+    /// The data of a read may stay in guest memory while the frame is in flight.
     pub(super) fn on_lent(&mut self, token: u64, into: FrameBytes, user: &mut impl MessageUser) {
         let read = self.reads.iter().position(|(read, _)| *read == token);
         let Some((_, reading)) = read.and_then(|read| self.reads.remove(read)) else {
-            debug_assert!(false, "only what goes behind a head is lent");
+            debug_assert!(false, "only data that follows a head is lent");
             return;
         };
         user.effects().lent_frame_first(reading.at, into, reading.message);
     }
 
-    /// A region's memory is not the guest's any more: the message ends with what was sent.
+    /// A region's memory does not belong to the guest any more. The message ends with what was sent so far.
     fn on_memory_gone(&mut self, reading: &Reading, user: &mut impl MessageUser) {
         let Reading { place, port, number, at, .. } = *reading;
         let peer = &mut self.peers[place];
@@ -377,7 +378,7 @@ impl Transport {
         peer.dead.push((port, number));
         let is_it = |sending: &&mut Sending| sending.outgoing.header.message == number;
         let owner = match peer.sending[port].front_mut().filter(is_it) {
-            // What is left of it is the frame that ends it.
+            // The rest of the message is a frame that ends it.
             Some(Sending { outgoing, .. }) => {
                 outgoing.memory.region = 0;
                 Some(outgoing.owner)
@@ -411,8 +412,9 @@ impl Transport {
             peer.finished.front().filter(|it| number.is_after(it.sequence))
         {
             peer.finished.pop_front();
-            // No frame of it goes again. Were it remembered until the link is idle, a program that takes its memory
-            // away under one message after the other, and never pauses, would fill the card's memory.
+            // None of its frames is sent again. Attack: a program removes the memory of one message after the other,
+            // and sends without a pause. If the card remembered each message until the link is idle, its memory would
+            // fill.
             peer.dead.retain(|dead| *dead != (port, message));
             user.on_left(now, port, owner, RESULT_OK);
         }
@@ -426,15 +428,15 @@ impl Transport {
         transmit(now, head(&link, &Kind::Acknowledgement, 0), None, effects);
     }
 
-    /// Sends the frames of those links again whose time has come.
+    /// Sends the frames of those links again whose timers have expired.
     pub(super) fn on_timeout(&mut self, now: Time, user: &mut impl MessageUser) {
         while let Some((Timer::Retransmission, place)) = self.timers.take_expired(now) {
             let frames: Vec<Sent> = self.peers[place].link.expire(now).copied().collect();
             user.effects().counters.retransmissions += frames.len() as u64;
             let last = frames.len().saturating_sub(1);
             for (count, sent) in frames.iter().enumerate() {
-                // The first asks, too: where a short queue lets no more than the first ones through, the others would
-                // never be heard of.
+                // The first frame requests an acknowledgement, too. If a short queue passes only the first frames, the
+                // last one's request would never arrive.
                 self.emit(now, place, sent, count == 0 || count == last, user);
             }
             self.mind_timer(place);
@@ -444,7 +446,7 @@ impl Transport {
 
 // In.
 impl Transport {
-    /// A frame from the network, whole.
+    /// A complete frame from the network.
     pub(super) fn on_frame(
         &mut self,
         now: Time,
@@ -456,7 +458,7 @@ impl Transport {
         self.on_parsed(now, Frame::parse(frame), frame.len(), take, message, user);
     }
 
-    /// A frame from the network that is sound, and whose data lies elsewhere.
+    /// A valid frame from the network, whose data is elsewhere.
     pub(super) fn on_lent_frame(
         &mut self,
         now: Time,
@@ -468,7 +470,7 @@ impl Transport {
         self.on_parsed(now, Frame::parse_sound(bytes, frame_bytes), frame_bytes, Data::Lent, message, user);
     }
 
-    /// A frame of so many bytes; `data` says where the bytes are of a range of it.
+    /// A frame of `frame_bytes` bytes; `data` gives the location of the bytes in a range of it.
     fn on_parsed<'a>(
         &mut self,
         now: Time,
@@ -518,13 +520,13 @@ impl Transport {
             }
         }
         self.pump(checked, place, user);
-        // Every frame carries an acknowledgement, too.
+        // A frame that was sent in the meantime carries the acknowledgement.
         if link.asks && self.peers[place].frames == frames_before {
             self.acknowledge(checked, place, user.effects());
         }
     }
 
-    /// A frame that is the next one of its link.
+    /// Processes the next frame of a link.
     fn deliver(
         &mut self,
         now: Time,
@@ -560,7 +562,7 @@ impl Transport {
         self.peers[place].receiving.get_mut(usize::from(source_port))?.as_mut()
     }
 
-    /// The begin of a message.
+    /// The first frame of a message.
     fn on_first(
         &mut self,
         now: Time,
@@ -575,7 +577,7 @@ impl Transport {
             user.effects().counters.card.malformed += 1;
             return;
         }
-        // A card sends the messages of a port one after the other: what is not at its end has none.
+        // A card sends the messages of a port one after the other. So an earlier message that has not ended never will.
         self.end_reception(now, place, source_port, RESULT_BAD_REGION, user);
         let Beginning { owner, memory, ready, answer } = user.on_begin(now, &header, message);
         if let Some(answer) = answer {
@@ -596,7 +598,7 @@ impl Transport {
         self.take_data(ready, place, source_port, data, user);
     }
 
-    /// Stores the next data of a message, and ends it when it was the last.
+    /// Stores the next data of a message, and ends the message after its last data.
     fn take_data(
         &mut self,
         now: Time,
@@ -606,7 +608,7 @@ impl Transport {
         user: &mut impl MessageUser,
     ) {
         let Some(reception) = self.reception_mut(place, source_port) else {
-            debug_assert!(false, "data is of a message that has begun");
+            debug_assert!(false, "the data belongs to a message that has begun");
             return;
         };
         let arrived = reception.joiner.join(data.len() as u64);
@@ -627,7 +629,7 @@ impl Transport {
         }
     }
 
-    /// A message has arrived to its end, or never will.
+    /// A message has arrived completely, or never will.
     fn end_reception(
         &mut self,
         now: Time,
@@ -651,9 +653,9 @@ impl Transport {
     }
 }
 
-// What ends when a region or a port is closed: nothing touches its memory after the answer, and whoever waits is told.
+// Closing regions and ports. After the reply nothing touches their memory, and all waiting programs are notified.
 impl Transport {
-    /// A port is closed, and its user knows it no more.
+    /// Closes a port that the user has already forgotten.
     pub(super) fn close_port(&mut self, now: Time, port: usize, user: &mut impl MessageUser) {
         for (place, source_port) in self.receptions_of(port, |_| true) {
             let Some(reception) = self.give_up(place, source_port) else { continue };
@@ -666,7 +668,7 @@ impl Transport {
         for place in 0..self.peers.len() {
             let sending = &mut self.peers[place].sending[port];
             let before = sending.len();
-            // What has begun is ended by a frame that says so. Who waits for an answer gets one.
+            // An empty frame ends a message that has begun. An initiator that waits for an answer gets one.
             sending.retain(|Sending { outgoing, cutter }| {
                 let is_answer = matches!(outgoing.header.operation, Operation::Ack | Operation::Reply);
                 cutter.begun().is_some() || is_answer
@@ -677,7 +679,7 @@ impl Transport {
         }
     }
 
-    /// A region of a port is closed: what arrives for it ends.
+    /// A region of a port is closed: ends the messages that arrive for it.
     pub(super) fn close_region(&mut self, now: Time, port: usize, region: u32, user: &mut impl MessageUser) {
         for (place, source_port) in self.receptions_of(port, |it| it.memory.is_in(region)) {
             let Some(reception) = self.peers[place].receiving[source_port] else { continue };
@@ -687,17 +689,17 @@ impl Transport {
         }
     }
 
-    /// Sends what has come to wait meanwhile.
+    /// Sends the messages that began to wait in the meantime.
     pub(super) fn pump_all(&mut self, now: Time, user: &mut impl MessageUser) {
         (0..self.peers.len()).for_each(|place| self.pump(now, place, user));
     }
 
-    /// The host is gone, and what was read of its memory with it.
+    /// The host was reset, so pending reads of its memory are forgotten.
     pub(super) fn on_host_reset(&mut self) {
         self.reads.clear();
     }
 
-    /// Messages with an owner that arrive for a port: the place of the card they come from, and its port.
+    /// Messages with an owner that arrive for a port: index and port of the sending card.
     fn receptions_of(&self, port: usize, is_meant: impl Fn(&Reception) -> bool) -> Vec<(usize, usize)> {
         let mut found = Vec::new();
         for (place, peer) in self.peers.iter().enumerate() {
@@ -711,7 +713,7 @@ impl Transport {
         found
     }
 
-    /// Nobody takes a message any more; what else arrives of it is not stored. Returns what it was.
+    /// Gives up a message. Its further data is not stored. Returns the previous reception.
     fn give_up(&mut self, place: usize, source_port: usize) -> Option<Reception> {
         let reception = self.peers[place].receiving.get_mut(source_port)?.as_mut()?;
         let before = *reception;
@@ -756,9 +758,9 @@ mod tests {
         while nic.poll_output().is_some() {}
     }
 
-    /// The attack: a program whose memory is gone sends without a pause, so that the link is never idle.
+    /// Attack: a program whose memory is gone sends without a pause, so that the link is never idle.
     #[test]
-    fn a_message_whose_memory_is_gone_is_forgotten_with_its_last_frame() {
+    fn message_without_memory_is_forgotten_with_its_last_frame() {
         let mut nic = Alone::new(Match::new(Config::new(0, 2, Profile::default())).unwrap());
         let open = PortOpen {
             slices: 1_024,
@@ -786,7 +788,7 @@ mod tests {
             seal(&mut frame);
             nic.handle(Time::ZERO, Input::Frame { head: Time::ZERO, frame: &frame.into(), message: None });
         }
-        assert_eq!(nic.counters().events, MESSAGES.into(), "each has failed, and was told");
+        assert_eq!(nic.counters().events, MESSAGES.into(), "each message has failed, and was reported");
         assert_eq!(nic.transport.peers[0].dead.len(), 1);
     }
 }

@@ -1,16 +1,18 @@
 //! Frames of the Match NIC: field offsets, checked view, valid representation.
 //!
-//! Behind the Ethernet header come words of 64 bits, most significant byte first:
+//! After the Ethernet header come words of 64 bits, most significant byte first:
 //!
 //! | word | content, from the highest bit |
 //! |---|---|
 //! | 0 | protocol 8, version 8, kind 8, flags 8, sequence 32 |
 //! | 1 | destination node 16, source node 16, acknowledged 32: the frames that have arrived in order |
 //! | 2 | check word |
-//! | 3.. | first: the header of a message, 8 words; more: source port 16, zero 16, message 32, and the offset in the message; void: the first of these two |
+//! | 3.. of "first" | the header of a message, 8 words |
+//! | 3 of "more", "void" | source port 16, zero 16, message 32 |
+//! | 4 of "more" | the offset in the message |
 //!
-//! and the message's data. The header is that of the paper (section 3.1: 64 bytes), whose first four words the match
-//! unit looks at ([`crate::models::matching::item`]); the others are ours:
+//! and the message's data. The header is the paper's (section 3.1: 64 bytes). The match unit uses its first four words
+//! ([`crate::models::matching::item`]). The other words are ours:
 //!
 //! | word | content |
 //! |---|---|
@@ -19,12 +21,12 @@
 //! | 2 | bytes of the message |
 //! | 3 | remote offset; in an answer the offset in the entry |
 //! | 4 | header data |
-//! | 5 | token of the initiator's command, which an answer gives back |
+//! | 5 | token of the initiator's command, which an answer repeats |
 //! | 6 | target port 8, portal 8, flags 16, message 32 |
 //! | 7 | in an answer its result, otherwise zero |
 //!
-//! The check word makes the ones' complement sum of all words, the last one filled up with zeros, zero: it finds every
-//! single wrong bit. It is ours, for the paper simulates no network. There is no padding.
+//! The check word makes the ones' complement sum of all words zero; for the sum, the last word is padded with zeros. It
+//! detects every single wrong bit. It is ours, because the paper simulates no network. Frames are not padded.
 //!
 //! Constants: ours.
 
@@ -36,19 +38,19 @@ use crate::fabric::ethernet::{self, ETHER_TYPE_CLUSTER, mac_of_node};
 use crate::models::matching::item;
 use crate::nic::{FRAME_BUFFER_BYTES, FrameBytes};
 
-/// Match among the protocols of the cluster.
+/// Match's number among the protocols of the cluster.
 pub const PROTOCOL: u8 = 3;
 
 const WORD_BYTES: usize = 8;
 const VERSION: u8 = 2;
 
-/// Words that every frame begins with.
+/// Words at the begin of every frame.
 const LINK_WORDS: usize = 3;
-/// Place of the check word among them.
+/// Index of the check word among them.
 const CHECK_WORD: usize = 2;
 /// Words of a message's header.
 const HEADER_WORDS: usize = 8;
-/// Most words before the data.
+/// Maximum number of words before the data.
 const MAX_HEAD_WORDS: usize = LINK_WORDS + HEADER_WORDS;
 
 /// Bytes before the data of a message's first frame.
@@ -65,19 +67,19 @@ const KIND_MORE: u8 = 2;
 const KIND_ACKNOWLEDGEMENT: u8 = 3;
 const KIND_VOID: u8 = 4;
 
-/// Word 0: the sender waits for an acknowledgement.
+/// Word 0: the sender requests an acknowledgement.
 const FLAG_ASKS: u8 = 1;
 
 /// Header, word 6: a put's initiator wants an answer.
 const HEADER_WANTS_ANSWER: u16 = 1;
-/// Header, word 6: the receiver shall interrupt its host.
+/// Header, word 6: the receiver must interrupt its host.
 const HEADER_INTERRUPT: u16 = 2;
 
-/// Why a frame is none of this NIC's.
+/// Why a frame is not valid for this NIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum WireError {
-    /// It is too short for its kind, or has data where its kind has none.
-    #[error("a frame of {bytes} bytes is not as long as its kind")]
+    /// The length does not fit the kind, or the frame has data that its kind does not have.
+    #[error("the length of {bytes} bytes does not fit the frame's kind")]
     Length {
         /// Bytes of the frame.
         bytes: usize,
@@ -85,43 +87,43 @@ pub enum WireError {
     /// It is a frame of another protocol of the cluster.
     #[error("a frame of another model's protocol")]
     Foreign,
-    /// The check word is wrong: it was damaged.
+    /// The check word is wrong, because the frame was damaged.
     #[error("the check word does not fit the frame")]
     Check,
     /// Another version, an unknown kind, operation or flag, or a reserved field that is not zero.
     #[error("a field holds a value of another version")]
     BadField,
-    /// The Ethernet header is not the one that belongs to the nodes.
+    /// The Ethernet addresses do not belong to the nodes in the frame.
     #[error("the Ethernet header does not belong to the nodes in the frame")]
     Addresses,
 }
 
-/// What the link between two cards looks at.
+/// The fields for the link between two cards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Link {
     /// Receiving node.
     pub destination: u16,
     /// Sending node.
     pub source: u16,
-    /// Number of the frame; in an acknowledgement zero.
+    /// Number of the frame; zero in an acknowledgement.
     pub sequence: u32,
     /// All frames before this number have arrived at the sender.
     pub acknowledged: u32,
-    /// The sender waits for an acknowledgement.
+    /// The sender requests an acknowledgement.
     pub asks: bool,
 }
 
-/// What a message is.
+/// The purpose of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Operation {
     /// Data for a match entry.
     #[default]
     Put,
-    /// Asks a match entry for data.
+    /// A request to a match entry for data.
     Get,
-    /// What became of a put.
+    /// The result of a put.
     Ack,
-    /// The data that a get asked for.
+    /// The data that a get requested.
     Reply,
 }
 
@@ -140,7 +142,7 @@ impl Operation {
 /// A message's header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
-    /// What the message is.
+    /// The message's purpose.
     pub operation: Operation,
     /// Match bits.
     pub match_bits: u64,
@@ -152,26 +154,26 @@ pub struct Header {
     pub target_port: u8,
     /// Portal of the receiving port.
     pub portal: u8,
-    /// Bytes of data; of a get, those that it asks for; of an acknowledgement, those that were stored.
+    /// Bytes of data. For a get, the bytes that it requests; for an acknowledgement, the bytes that were stored.
     pub bytes: u64,
-    /// Offset that the initiator asks for; in an answer, the offset in the entry.
+    /// Offset that the initiator requests; in an answer, the offset in the entry.
     pub offset: u64,
     /// For the receiver's event.
     pub header_data: u64,
-    /// Names the initiator's command.
+    /// Identifies the initiator's command.
     pub token: u64,
     /// A put whose initiator wants an answer.
     pub wants_answer: bool,
-    /// The receiver shall interrupt its host.
+    /// The receiver must interrupt its host.
     pub interrupt: bool,
     /// Number of the message among those of its sending port to this node.
     pub message: u32,
-    /// Answers: a `RESULT_` constant.
+    /// In an answer, a `RESULT_` constant.
     pub result: u8,
 }
 
 impl Header {
-    /// Bytes of data that travel behind the header.
+    /// Bytes of data that follow the header.
     pub const fn data_bytes(&self) -> u64 {
         match self.operation {
             Operation::Put | Operation::Reply => self.bytes,
@@ -179,7 +181,7 @@ impl Header {
         }
     }
 
-    /// What the match unit looks at.
+    /// The header for the match unit.
     pub const fn for_matching(&self) -> item::Header {
         item::Header {
             match_bits: self.match_bits,
@@ -215,7 +217,7 @@ impl Header {
         ]
     }
 
-    /// The header of these words; `None` where another representation would be the valid one.
+    /// The header of these words; `None` if they are not the valid representation of a header.
     fn decode(words: &[u64; HEADER_WORDS]) -> Option<Self> {
         let [match_bits, source, bytes, offset, header_data, token, target, result] = *words;
         let flags = (target >> 32) as u16;
@@ -239,10 +241,10 @@ impl Header {
     }
 }
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The begin of a message, and data.
+    /// The first frame of a message, with data.
     First(Header),
     /// More data of a message.
     More {
@@ -250,12 +252,12 @@ pub enum Kind {
         source_port: u8,
         /// The message.
         message: u32,
-        /// Where in the message the data begins.
+        /// Offset in the message at which the data begins.
         offset: u64,
     },
-    /// Nothing but the number in the link's head.
+    /// Only the acknowledged number in the link's fields.
     Acknowledgement,
-    /// In place of a frame whose data is not to be had any more: the message ends here.
+    /// Replaces a frame whose data is not available any more. The message ends here.
     Void {
         /// The sending port.
         source_port: u8,
@@ -274,7 +276,7 @@ impl Kind {
         }
     }
 
-    /// Words between the link's and the data.
+    /// Number of words between those of the link and the data.
     const fn words(kind: u8) -> Option<usize> {
         match kind {
             KIND_FIRST => Some(HEADER_WORDS),
@@ -316,9 +318,9 @@ impl Kind {
 /// A valid frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// For the link between the cards.
+    /// The fields for the link between the cards.
     pub link: Link,
-    /// What it is.
+    /// The frame's kind.
     pub kind: Kind,
     /// Where in the frame the data is.
     pub data: Range<usize>,
@@ -328,13 +330,13 @@ impl Frame {
     /// Reads a frame.
     ///
     /// # Errors
-    /// [`WireError`]. A damaged frame is [`WireError::Check`] wherever the damage is, but for its length.
+    /// [`WireError`]. Damage in any position, except to the length, is reported as [`WireError::Check`].
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<Self, WireError> {
         Self::read(bytes, bytes.len(), false)
     }
 
-    /// Reads the head of a frame that is sound, and has so many bytes.
+    /// Reads the head of a valid frame that has `frame_bytes` bytes.
     ///
     /// # Errors
     /// [`WireError`].
@@ -343,7 +345,7 @@ impl Frame {
         Self::read(head, frame_bytes, true)
     }
 
-    /// Reads a frame of so many bytes, of which the first ones are here: all of them, or of a sound one the head.
+    /// Reads a frame of `frame_bytes` bytes. `bytes` has all of them, or, if the frame is valid, its head.
     #[inline]
     fn read(bytes: &[u8], frame_bytes: usize, is_sound: bool) -> Result<Self, WireError> {
         let wrong_length = WireError::Length { bytes: frame_bytes };
@@ -400,7 +402,7 @@ impl Link {
     }
 }
 
-/// The head of a frame, with room for `data_bytes` behind it. With the data it is to be sealed.
+/// The head of a frame, with room for `data_bytes` after it. The caller appends the data and seals the frame.
 #[inline]
 pub fn head(link: &Link, kind: &Kind, data_bytes: usize) -> FrameBytes {
     let words = Kind::words(kind.number()).unwrap_or(0);
@@ -428,7 +430,7 @@ pub fn head(link: &Link, kind: &Kind, data_bytes: usize) -> FrameBytes {
     frame
 }
 
-/// Writes the check word of a frame that is whole.
+/// Writes the check word of a complete frame.
 #[inline]
 pub fn seal(frame: &mut FrameBytes) {
     let Some(payload) = frame.get_mut(ethernet::HEADER_BYTES..) else { return };
@@ -442,10 +444,10 @@ pub fn seal(frame: &mut FrameBytes) {
     }
 }
 
-/// The ones' complement sum of the words of `bytes`, most significant byte first, filled up with zeros.
+/// The ones' complement sum of the words of `bytes`, most significant byte first, padded with zeros.
 ///
-/// The sum is as wide as two words, so that a carry costs one addition and not a branch: of several ways to write it
-/// this one takes the fewest instructions.
+/// The sum is as wide as two words, so that a carry costs an addition and not a branch. This variant takes the fewest
+/// instructions.
 #[inline]
 fn sum(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<WORD_BYTES>();
@@ -469,7 +471,8 @@ mod tests {
         #[test]
         fn sums_are_those_of_whole_words(bytes in prop::collection::vec(any::<u8>(), 0..40_000), ones: bool) {
             let bytes = if ones { alloc::vec![0xff; bytes.len()] } else { bytes };
-            let word = |bytes: &[u8]| (0..8).fold(0, |word, at| word << 8 | u64::from(bytes.get(at).copied().unwrap_or(0)));
+            let byte = |bytes: &[u8], at: usize| u64::from(bytes.get(at).copied().unwrap_or(0));
+            let word = |bytes: &[u8]| (0..8).fold(0, |word, at| word << 8 | byte(bytes, at));
             let plain = bytes.chunks(8).fold(0_u64, |sum, bytes| {
                 let (sum, carry) = sum.overflowing_add(word(bytes));
                 sum + u64::from(carry)
@@ -561,7 +564,7 @@ mod tests {
         }
 
         #[test]
-        fn any_words_under_a_right_check_word_are_parsed_without_panic(
+        fn words_with_valid_check_word_parse_without_panic(
             (link, kind, _) in any_frame(),
             words in prop::collection::vec(any::<u64>(), 0..12),
             [version, kind_number, flags] in any::<[u8; 3]>(),

@@ -78,7 +78,8 @@ pub enum ConfigError {
     },
     /// The probe timer would expire without end, or its waits would shrink.
     #[error(
-        "the credit probe waits {first} at first and {most} at most: give a first wait of at least 1 ps, and a longest wait that is not shorter"
+        "the credit probe waits {first} at first and {most} at most: give a first wait of at least 1 ps, and a \
+         longest wait that is not shorter"
     )]
     CreditProbe {
         /// The first wait.

@@ -121,7 +121,7 @@ const PARAMETERS: &[Parameter] = &[
                 Choice { name: "platform", help: "As the platform's profile says." },
                 Choice {
                     name: CUT_THROUGH,
-                    help: "Each word as it comes, before the packet is complete, also into the link and into host memory.",
+                    help: "Each word as it comes, before the packet is complete, also into the link and into memory.",
                 },
                 Choice { name: STORE_AND_FORWARD, help: "When they have processed the complete packet." },
             ],

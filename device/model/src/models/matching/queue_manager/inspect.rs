@@ -1,4 +1,4 @@
-//! What a queue manager holds between two cycles, for debuggers. It changes nothing.
+//! The state of a queue manager between two cycles, for debuggers. Reading it changes nothing.
 
 use alloc::vec::Vec;
 
@@ -9,29 +9,29 @@ use crate::models::matching::list_manager::Handle;
 use crate::models::matching::list_manager::inspect::{Phase, Travelling};
 use crate::models::matching::unit::Unit;
 
-/// A queue manager between two cycles, but for both units and their FIFOs.
+/// A queue manager between two cycles, without both units and their FIFOs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueState {
-    /// The cycle in which the header began that is being matched.
+    /// The cycle in which the header that is being matched began.
     pub began: Option<u64>,
-    /// Items that were said to fail.
+    /// Items that the match unit has rejected.
     pub failed: usize,
     /// The program waits for a request.
     pub is_ready: bool,
-    /// What the match unit is to say next.
+    /// The word that the match unit must write next.
     pub phase: Phase,
-    /// The item that it is to judge next.
+    /// The item that the unit judges next.
     pub judged: Option<Handle>,
-    /// Slots of items that were fetched and not sent, the first one first.
+    /// Slots of items that were fetched and not sent, in order.
     pub fetched: Vec<u16>,
-    /// Changes of the list that the program was not told of.
+    /// Changes of the list that the program has not received.
     pub changes_waiting: usize,
-    /// Headers that the program was not told of.
+    /// Headers that the program has not received.
     pub headers_waiting: usize,
 }
 
 impl QueueManager {
-    /// What it holds.
+    /// The present state.
     #[must_use]
     pub fn state(&self) -> QueueState {
         let (phase, slot) = self.stream.awaits();
@@ -56,13 +56,13 @@ impl QueueManager {
         (&engine.unit, &engine.fifos)
     }
 
-    /// The unit that runs one of both programs.
+    /// The unit that runs one of the two programs.
     #[must_use]
     pub const fn unit(&self, party: Party) -> &Unit {
         self.engine(party).0
     }
 
-    /// The input FIFO of a unit, the word that it takes next first.
+    /// The input FIFO of a unit, in the order in which the unit takes its words.
     pub fn input(&self, party: Party) -> impl Iterator<Item = u64> {
         self.engine(party).1.input()
     }
@@ -73,8 +73,8 @@ impl QueueManager {
         words.map(|(from_cycle, word)| Travelling { word, from_cycle })
     }
 
-    /// The slots in which the program has items, with the items as it has written them. Their order in the list is the
-    /// program's own affair.
+    /// The slots in which the program has items, with the items as the program has written them. Only the program knows
+    /// their order in the list.
     pub fn slots(&self) -> impl Iterator<Item = (u16, Handle, Item)> {
         self.linked.iter().filter_map(|(slot, handle)| Some((*slot, *handle, self.memory.item(*slot)?)))
     }

@@ -1,4 +1,4 @@
-//! Item memory, the items on their way out of it, and the scratch memory that the program alone knows the meaning of.
+//! Item memory, the items on their way out of it, and the scratch memory, whose meaning only the program knows.
 //!
 //! Constants: ours.
 
@@ -8,29 +8,29 @@ use alloc::vec::Vec;
 
 use crate::models::matching::item::{Item, WORDS};
 
-/// The slot that holds what ends a list.
+/// The slot with the end of a list.
 pub const SLOT_OF_END: u16 = 0;
 
-/// Slots for items: their numbers have 16 bits, and one is that of the end.
+/// Slots for items: a slot number has 16 bits, and one slot has the end of the list.
 pub const MAX_ITEMS: usize = u16::MAX as usize;
 
 /// Words of scratch memory for each slot.
 const SCRATCH_WORDS: usize = 4;
 
-/// Items that may be fetched and not sent: four ahead, and those that are asked for before the program knows that the
-/// list has ended.
+/// Maximum number of items that are fetched and not sent: four ahead, and those requested before the program knows that
+/// the list has ended.
 const MAX_FETCHED: usize = 6;
 
-/// An item out of memory.
+/// An item from memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Fetched {
     /// Its words.
     pub words: [u64; WORDS],
-    /// The cycle in which the first is there; the others follow, one a cycle.
+    /// The cycle in which the first word is there; the others follow, one in each cycle.
     pub at: u64,
 }
 
-/// Both memories. There are as many slots as were used.
+/// Both memories. They have as many slots as the program has used.
 #[derive(Clone, Debug)]
 pub struct Memory {
     latency: u64,
@@ -42,7 +42,8 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// With the end of the list in its slot. `latency` are the cycles from a request to the first word.
+    /// A memory with the end of the list in its slot. `latency` is the number of cycles from a request to the first
+    /// word.
     pub fn new(latency: u64) -> Self {
         Self {
             latency,
@@ -62,7 +63,7 @@ impl Memory {
         Some(word.copied().unwrap_or(0))
     }
 
-    /// Changes one.
+    /// Changes a word of a slot's scratch memory.
     pub fn store(&mut self, slot: u16, index: u16, value: u64) -> Option<()> {
         let slot = usize::from(slot);
         if slot >= self.scratch.len() {
@@ -72,7 +73,7 @@ impl Memory {
         Some(())
     }
 
-    /// Puts an item into a slot, which must not be that of the end.
+    /// Puts an item into a slot, except the slot with the end of the list.
     pub fn place(&mut self, slot: u16, item: &Item) -> Option<()> {
         if slot == SLOT_OF_END {
             return None;
@@ -85,18 +86,18 @@ impl Memory {
         Some(())
     }
 
-    /// The bytes of a slot's item.
+    /// The length, in bytes, of the memory of a slot's item.
     pub fn length(&self, slot: u16) -> Option<u64> {
         let [_, _, _, length, ..] = self.items.get(usize::from(slot))?;
         Some(*length)
     }
 
-    /// A slot's item as the program has it.
+    /// A slot's item as the program has written it.
     pub fn item(&self, slot: u16) -> Option<Item> {
         self.items.get(usize::from(slot)).map(Item::from_words)
     }
 
-    /// Slots of items that were fetched and not sent, the first one first.
+    /// Slots of items that were fetched and not sent, in order.
     pub fn fetched(&self) -> impl Iterator<Item = u16> {
         self.fetched.iter().map(|(slot, _)| *slot)
     }
@@ -110,7 +111,7 @@ impl Memory {
         Some(())
     }
 
-    /// Asks for an item, behind what was asked for before. None when too many are there, or there is no such slot.
+    /// Requests an item, after those requested before. `None` if too many are pending, or the slot does not exist.
     pub fn fetch(&mut self, now: u64, slot: u16) -> Option<()> {
         if self.fetched.len() >= MAX_FETCHED {
             return None;
@@ -127,7 +128,7 @@ impl Memory {
         self.fetched.pop_front()
     }
 
-    /// Forgets them. The port is free for others at once.
+    /// Discards the items that were fetched and not sent. The port is free for other requests at once.
     pub fn drop_fetched(&mut self) {
         self.fetched.clear();
         self.free_at = 0;

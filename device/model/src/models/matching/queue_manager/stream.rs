@@ -1,4 +1,4 @@
-//! Sends headers and items to the match unit, and says which item each of its verdicts is about.
+//! Sends headers and items to the match unit, and assigns each of its verdicts to an item.
 
 use alloc::collections::VecDeque;
 
@@ -11,17 +11,17 @@ use crate::models::matching::list_manager::inspect::Phase;
 use crate::models::matching::list_manager::{Due, Misbehaved};
 use crate::models::matching::program::{DONE, FAILED, SUCCEEDED};
 
-/// What the match unit says of an item.
+/// The match unit's verdict on an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// The item's slot.
     pub slot: u16,
-    /// Offset and length, when it takes the message.
+    /// Offset and length, if the item takes the message.
     pub result: Option<(u64, u64)>,
 }
 
 impl Verdict {
-    /// As the queue's program gets it.
+    /// The words of the verdict for the queue's program.
     pub fn words(&self) -> Group {
         let slot = command::at(self.slot);
         match self.result {
@@ -37,26 +37,26 @@ struct Transfer {
     entity: Fetched,
 }
 
-/// What is on its way to the match unit, and what the unit owes for it.
+/// Transfers to the match unit, and the verdicts that the unit owes for them.
 #[derive(Clone, Debug)]
 pub struct Stream {
-    /// Cycles from the one in which the unit's last word is heard to that of the next header's first.
+    /// Cycles from receiving the unit's last word to the first word of the next header.
     turnaround: u64,
     transfers: VecDeque<Transfer>,
-    /// Words sent of the first.
+    /// Words of the first transfer that were sent.
     sent: usize,
     /// A header is being matched.
     is_busy: bool,
     /// No header begins before this cycle.
     free_at: u64,
-    /// Slots of items that have no verdict, the first one first.
+    /// Slots of items without a verdict, in order.
     judged: VecDeque<u16>,
-    /// What the unit said of an item that takes the message: the words behind `succeeded`.
+    /// The words after `succeeded`, for an item that takes the message.
     result: Option<SmallVec<[u64; 2]>>,
 }
 
 impl Stream {
-    /// With nothing to send.
+    /// A stream with nothing to send.
     pub const fn new(turnaround: u64) -> Self {
         Self {
             turnaround,
@@ -69,13 +69,13 @@ impl Stream {
         }
     }
 
-    /// A header is to be sent once the unit is done with the one before.
+    /// Sends a header, once the unit has finished the previous one.
     pub fn begin(&mut self, header: &Header) {
         let entity = Fetched { words: header.to_words(), at: 0 };
         self.transfers.push_back(Transfer { is_header: true, entity });
     }
 
-    /// An item is to be sent.
+    /// Sends an item.
     pub fn send(&mut self, slot: u16, entity: Fetched) {
         self.judged.push_back(slot);
         self.transfers.push_back(Transfer { is_header: false, entity });
@@ -99,7 +99,7 @@ impl Stream {
         Some(word)
     }
 
-    /// The match unit wrote a word: the verdict that is complete with it.
+    /// The match unit wrote a word. Returns the verdict that this word completes.
     pub fn on_output(&mut self, cycle: u64, word: u64) -> Result<Option<Verdict>, Misbehaved> {
         let first = self.judged.front().copied();
         let is_begun = self.is_begun();
@@ -121,7 +121,7 @@ impl Stream {
                 }
             }
             (Some(_), DONE, _) => {
-                // The item that matched, and the one behind it that was drained.
+                // The item that matched, and the next one, which was drained.
                 self.judged.drain(..self.judged.len().min(2));
                 self.end(cycle);
             }
@@ -137,7 +137,7 @@ impl Stream {
         Ok(None)
     }
 
-    /// Whether a word was sent of the item that is judged next: a verdict on another is none.
+    /// Whether a word of the item that is judged next was sent. Before that, a verdict is invalid.
     fn is_begun(&self) -> bool {
         let unsent = self.transfers.iter().filter(|transfer| !transfer.is_header).count();
         let is_under_way =
@@ -145,12 +145,12 @@ impl Stream {
         self.judged.len() > unsent || is_under_way
     }
 
-    /// Whether the match unit has all words of an item and has not said what it is.
+    /// Whether the match unit has all words of an item and has not judged it.
     pub fn owes_verdict(&self) -> bool {
         self.transfers.is_empty() && !self.judged.is_empty()
     }
 
-    /// What the match unit is to say next, and of which slot.
+    /// The word that the match unit must write next, and the slot that it refers to.
     pub fn awaits(&self) -> (Phase, Option<u16>) {
         let phase = match self.result.as_deref() {
             None => Phase::Verdict,
@@ -161,7 +161,7 @@ impl Stream {
         (phase, self.judged.front().copied())
     }
 
-    /// The unit is done with a header.
+    /// The unit has finished a header.
     fn end(&mut self, cycle: u64) {
         self.free_at = cycle + self.turnaround;
         self.is_busy = false;

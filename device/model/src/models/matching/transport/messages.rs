@@ -1,4 +1,4 @@
-//! Messages as a transport's user has them: what is sent, what comes, and whom the transport asks and tells.
+//! Messages between a transport and its user: those to send, those that arrive, and the calls to the user.
 
 use crate::models::matching::counters::Effects;
 use crate::models::matching::wire::Header;
@@ -6,7 +6,7 @@ use crate::parts::regions::Region;
 use crate::platform::trace_tag::TraceTag;
 use crate::time::Time;
 
-/// Part of a region. Of no bytes at all neither region nor offset matter.
+/// A part of a region. If it has no bytes, region and offset have no meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::models::matching) struct Memory {
     pub(in crate::models::matching) region: u32,
@@ -24,21 +24,21 @@ impl Memory {
     }
 }
 
-/// Whose a message is on this card, where anybody's: whom the transport tells what becomes of it.
+/// The owner of a message on this card, whom the transport notifies of its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::models::matching) enum Owner {
-    /// Nobody's.
+    /// The message has no owner.
     Nobody,
-    /// A command's that the port launched, by its token.
+    /// A command of the port, by its token.
     Initiator(u64),
-    /// An operation's of one of the port's entries, by its number.
+    /// An operation of one of the port's entries, by its number.
     Target(u64),
 }
 
 /// A message to send.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::models::matching) struct Outgoing {
-    /// The node that gets it.
+    /// The destination node.
     pub(in crate::models::matching) node: u16,
     pub(in crate::models::matching) header: Header,
     /// Its data.
@@ -48,15 +48,15 @@ pub(in crate::models::matching) struct Outgoing {
     pub(in crate::models::matching) owner: Owner,
 }
 
-/// What becomes of a message that begins to arrive.
+/// The user's decision on a message that begins to arrive.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::models::matching) struct Beginning {
     pub(in crate::models::matching) owner: Owner,
-    /// As much of it as is stored, and where.
+    /// Memory for the part of the message that is stored.
     pub(in crate::models::matching) memory: Memory,
-    /// When that is decided: nothing is stored before.
+    /// When this is decided. Nothing is stored earlier.
     pub(in crate::models::matching) ready: Time,
-    /// What the sender is told at once.
+    /// An immediate answer to the sender.
     pub(in crate::models::matching) answer: Option<Outgoing>,
 }
 
@@ -64,30 +64,30 @@ pub(in crate::models::matching) struct Beginning {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::models::matching) struct Arrived {
     pub(in crate::models::matching) owner: Owner,
-    /// The port of this card whose message it is.
+    /// The port of this card to which the message belongs.
     pub(in crate::models::matching) port: usize,
     pub(in crate::models::matching) header: Header,
     pub(in crate::models::matching) message: Option<TraceTag>,
     /// Bytes of it that were stored.
     pub(in crate::models::matching) bytes: u64,
-    /// `RESULT_OK`, or why it ended before its end.
+    /// `RESULT_OK`, or why the message ended early.
     pub(in crate::models::matching) result: u32,
 }
 
-/// Who sends and receives messages over a transport.
+/// The unit that sends and receives messages over a transport.
 pub(in crate::models::matching) trait MessageUser {
-    /// Where effects go.
+    /// Receives the card's effects.
     fn effects(&mut self) -> &mut Effects;
 
     /// A port's region, while it is registered.
     fn region(&self, port: usize, name: u32) -> Option<&Region>;
 
-    /// A message begins to arrive: where its data goes.
+    /// A message begins to arrive. Returns where its data goes.
     fn on_begin(&mut self, now: Time, header: &Header, message: Option<TraceTag>) -> Beginning;
 
-    /// A message with an owner has arrived to its end, or never will. Returns what its sender is told.
+    /// A message with an owner has arrived completely, or never will. Returns the answer for its sender.
     fn on_end(&mut self, at: Time, arrived: Arrived) -> Option<Outgoing>;
 
-    /// All of a message has left its memory and is at the other card, or it will not: the result says why.
+    /// All of a message has left its memory and is at the other card, or never will; the result gives the reason.
     fn on_left(&mut self, at: Time, port: usize, owner: Owner, result: u32);
 }

@@ -1,5 +1,5 @@
-//! Launches of one port as a series: what [`Requester::on_store`] does with each that passes through the FIFO RAM
-//! without a stop.
+//! Batches of launches of one port: what [`Requester::on_store`] does with each launch that passes through the FIFO RAM
+//! without waiting.
 
 use niclab_abi::bar::{PAYLOAD_WORDS, TAG_WORDS};
 
@@ -20,8 +20,8 @@ use crate::platform::trace_tag::TraceTag;
 use crate::time::{Passage, Span, Time};
 
 impl Requester {
-    /// The way of the next launches of a port with this code, where nothing keeps them and none of them is owed an
-    /// answer.
+    /// The path of the port's next launches with this code. `None` if a launch would have to wait, or if the code
+    /// requests a notification, an interrupt or an acknowledgement.
     pub(in crate::models::ultra) fn way(&self, port: u32, code: u32) -> Option<Way> {
         let index = port as usize;
         if !self.accepts_store(index) || !self.may_send(index) {
@@ -48,11 +48,11 @@ impl Requester {
         })
     }
 
-    /// Takes launches of a way that is [`Requester::way`].
+    /// Processes a batch of launches on a path from [`Requester::way`].
     pub(in crate::models::ultra) fn on_series(&mut self, series: &mut Series, effects: &mut Effects) {
         let (index, words, count) = (series.way.port as usize, series.way.words.len(), series.len());
         let Some(port) = self.ports.get_mut(index).and_then(Option::as_mut) else {
-            debug_assert!(false, "a port that has a way is open");
+            debug_assert!(false, "a port that has a path is open");
             return;
         };
         let bytes = words as u64 * WORD_BYTES;
@@ -103,9 +103,9 @@ impl Requester {
     }
 }
 
-/// Launches on their way through host, bus and the card's two machines.
+/// Launches on their path through host, bus and the card's two machines.
 struct Launches<'a> {
-    /// Which queue of the FIFO RAM they pass through, and how many words of it each takes.
+    /// The queue of the FIFO RAM that the launches pass through, and the number of its words that each launch takes.
     queue: (usize, usize),
     probe_first: Span,
     port: &'a mut Port,
@@ -118,16 +118,17 @@ struct Launches<'a> {
     unordered: u64,
 }
 
-/// A launch that was worked out.
+/// A launch whose times were computed.
 struct Worked {
-    /// It by itself, and then those that are carried on behind it.
+    /// The launch itself, and later also the launches that are extrapolated from it.
     run: Run,
     fed: Time,
-    /// When the Load machine has its first word through, and when it is done.
+    /// When the Load machine has forwarded the first word, and when it has finished.
     loaded: Passage,
-    /// When the card has done all of it.
+    /// When the card has finished the launch.
     done: Time,
-    /// Neither the end of what its program waits for had a say in it, nor has its line of status in those behind it.
+    /// The launch's times do not depend on the end of something that its program waits for. Nor does its status line
+    /// delay the launches after it.
     is_free: bool,
 }
 
@@ -148,7 +149,7 @@ impl Launches<'_> {
         }
     }
 
-    /// Works the next one out.
+    /// Computes the next launch.
     #[inline(always)]
     fn next(&mut self, effects: &mut Effects) -> Worked {
         let Self { queue: (index, words), port, window, fifo, .. } = self;
@@ -189,7 +190,7 @@ impl Launches<'_> {
         worked
     }
 
-    /// Writes the status line. False where that is in the way of the launches behind it.
+    /// Writes the status line. Returns false if the line delays the launches after it.
     #[inline(never)]
     fn tell(&mut self, at: Time, effects: &mut Effects) -> bool {
         let before = effects.interface.busy_until(&self.stores);
@@ -197,8 +198,8 @@ impl Launches<'_> {
         before == effects.interface.busy_until(&self.stores)
     }
 
-    /// Carries on at most so many behind `one`, which began as `before` says, as far as each is the one before it a
-    /// span later.
+    /// Extrapolates at most `most` launches from `one`, as long as each repeats its predecessor one span later.
+    /// `before` is the state before `one`.
     #[inline(always)]
     fn carry_on(&mut self, before: &Standing, one: &mut Worked, most: usize, effects: &mut Effects) {
         let busy_until = self.busy_until(effects);
@@ -206,8 +207,9 @@ impl Launches<'_> {
         one.run.by = by;
         let mut left = most as u64;
         while left > 0 {
-            // Of the lines and the credit that are waited for, each comes later than the one before: those that were
-            // there for `one` let so many pass, none where it waited itself, and what comes later ends the run.
+            // Launches wait for status lines and credit, each of which arrives later than the previous one. Those that
+            // were there before `one` let this number of launches pass; if `one` itself waited, none. A later arrival
+            // ends the run.
             let unheld = self.port.page.not_held(one.fed);
             let opened = self.window.opened_by(one.loaded.head).into();
             let times = left.min(unheld).min(opened).min(self.port.page.until_line());
@@ -230,8 +232,8 @@ impl Launches<'_> {
         self.transmits.pass_again(of_transmits, times);
     }
 
-    /// All places after so many more, each so much later than the one before it. Whether the status line is due for the
-    /// last.
+    /// Advances all resources by `times` launches, each `by` later than its predecessor. Returns whether the status
+    /// line is due for the last one.
     #[inline(always)]
     fn again(&mut self, times: u64, by: Span, effects: &mut Effects) -> bool {
         let Self { queue: (index, _), port, window, fifo, stores, loads, transmits, .. } = self;

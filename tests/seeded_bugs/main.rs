@@ -1,6 +1,6 @@
 //! Each fault that is planted in a component of INIC, in GRIM, or in GAMMA, is found. Builds the simulator and the
 //! tests of models and ports in a copy of what is committed, with all faults in it, and runs them once for each: half
-//! an hour. `cargo test -p niclab-tests --features planted --test planted -- --nocapture`; with `NICLAB_PLANTED` only
+//! an hour. `cargo test -p niclab-tests --features seeded-bugs --test seeded-bugs -- --nocapture`; with `NICLAB_SEEDED` only
 //! those whose component or name contains it, or whose model it is.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
@@ -15,7 +15,7 @@ use std::process::Command;
 use table::{FOLDER, Fault, Finder, MOST_SEEDS};
 
 /// Says which fault is one, by its place in the table, from 1.
-const WHICH: &str = "NICLAB_PLANTED_FAULT";
+const WHICH: &str = "NICLAB_SEEDED_BUG";
 
 /// Where faults are planted.
 const PACKAGES: [&str; 2] = ["device/model", "guest-driver/port"];
@@ -25,7 +25,7 @@ const PLANTED: &str = "
 extern crate std as planted_std;
 pub(crate) fn planted() -> usize {
     static WHICH: planted_std::sync::OnceLock<usize> = planted_std::sync::OnceLock::new();
-    *WHICH.get_or_init(|| planted_std::env::var(\"NICLAB_PLANTED_FAULT\").ok().and_then(|it| it.parse().ok()).unwrap_or(0))
+    *WHICH.get_or_init(|| planted_std::env::var(\"NICLAB_SEEDED_BUG\").ok().and_then(|it| it.parse().ok()).unwrap_or(0))
 }
 ";
 
@@ -120,8 +120,8 @@ impl Copy {
 }
 
 #[test]
-fn each_fault_that_is_planted_in_a_component_is_found() {
-    let only = env::var("NICLAB_PLANTED").unwrap_or_default();
+fn each_seeded_bug_of_a_component_is_found() {
+    let only = env::var("NICLAB_SEEDED").unwrap_or_default();
     let copy = Copy::new();
     copy.plant();
     copy.cargo(&["build", "--release", "-p", "niclab-sim", "--bin", "niclab-sim"]);
