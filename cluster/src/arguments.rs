@@ -33,14 +33,14 @@ pub struct ClusterArgs {
     /// Parameters of your driver, as in "debug=1 peer=0".
     #[arg(long, value_name = "ARGS", requires = "driver", allow_hyphen_values = true)]
     pub driver_args: Option<String>,
-    /// Have every NIC do what the manual allows and kind hardware seldom does, drawn from this seed (docs/FAULTS.md).
+    /// Have every NIC do what the manual allows and kind hardware seldom does, drawn from this seed (docs/use/FAULTS.md).
     #[arg(long, alias = "unkind", value_name = "SEED", value_parser = seed, allow_negative_numbers = true)]
     pub adversarial: Option<u64>,
     /// The guests' kernel: `debug`, the one that `niclab kernel build` makes, or one of your own: its file, or the
     /// tree in which it was built, against which drivers are then built.
     #[arg(long, value_name = "debug|FILE")]
     pub kernel: Option<PathBuf>,
-    /// Hold drivers to the rules of the device programmer's manual (docs/RULES.md): off, report, fail or stop.
+    /// Hold drivers to the rules of the device programmer's manual (docs/reference/RULES.md): off, report, fail or stop.
     #[arg(long, value_name = "MODE", value_parser = rule_checking)]
     pub rules: Option<RuleChecking>,
     /// Debian packages in the guests, separated by commas.
@@ -70,7 +70,7 @@ pub struct ClusterArgs {
 #[derive(Clone, Copy, Debug, Default, Args)]
 #[command(next_help_heading = "Cluster")]
 pub struct NodeExitArgs {
-    /// Let the other nodes continue when a node powers off, reboots or panics, or its QEMU ends (docs/FAULTS.md).
+    /// Let the other nodes continue when a node powers off, reboots or panics, or its QEMU ends (docs/use/FAULTS.md).
     /// Without it the cluster ends.
     #[arg(long)]
     pub keep_going: bool,

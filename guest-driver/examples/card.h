@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the drivers of all cards do alike: sections 1 to 4 and 7 of docs/DEVICE.md, and a file that
+ * What the drivers of all cards do alike: sections 1 to 4 and 7 of docs/driver/DEVICE.md, and a file that
  * may outlive its device. Each example has a link to it; copy them with `cp -rL`.
  */
 #include <linux/io.h>

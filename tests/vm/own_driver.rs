@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use niclab_harness::{Niclab, Outcome};
 
-/// A driver of docs/DRIVER.md.
+/// A driver of docs/driver/DRIVER.md.
 fn example_for(card: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../guest-driver/examples")

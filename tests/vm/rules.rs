@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use niclab_harness::{Niclab, Outcome};
 
-/// The driver of docs/DRIVER.md, with one place of its source changed.
+/// The driver of docs/driver/DRIVER.md, with one place of its source changed.
 fn example_but(from: &str, to: &str) -> tempfile::TempDir {
     let example: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../guest-driver/examples/ultra");
     let folder = tempfile::tempdir().expect("a temporary folder can be made");

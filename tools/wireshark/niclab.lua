@@ -1,4 +1,4 @@
--- Names the fields of niclab's frames in Wireshark and tshark. Wire formats: docs/DEVICE.md.
+-- Names the fields of niclab's frames in Wireshark and tshark. Wire formats: docs/driver/DEVICE.md.
 --
 --   wireshark -X lua_script:tools/wireshark/niclab.lua capture.pcapng
 --   tshark -X lua_script:tools/wireshark/niclab.lua -r capture.pcapng -V

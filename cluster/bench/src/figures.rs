@@ -18,7 +18,7 @@ pub struct PaperFigures {
     pub name: &'static str,
     /// What they show.
     pub help: &'static str,
-    /// The file in docs/figures that holds their text.
+    /// The file in docs/reference/figures that holds their text.
     pub file: &'static str,
     /// Makes them; offline where the flag is set.
     pub make: fn(bool) -> Result<Made>,

@@ -1,4 +1,4 @@
-//! Every number that the papers print, beside ours: the page docs/VALIDATION.md.
+//! Every number that the papers print, beside ours: the page docs/reference/VALIDATION.md.
 
 use std::{
     fs,
@@ -20,7 +20,7 @@ const ABOUT: &str = "\
 # Validation
 
 The numbers that the five papers print, beside what niclab's models come to. All times are model time. This page and the
-figures beside it are written by `niclab validation --into docs`; a test holds them byte for byte.
+figures beside it are written by `niclab validation --into docs/reference`; a test holds them byte for byte.
 
 What `ours is` says:
 

@@ -62,10 +62,10 @@ pub enum Command {
     Exec(ExecArgs),
     /// Log in on a node.
     Shell(ShellArgs),
-    /// What helps to write a driver (docs/DRIVER.md).
+    /// What helps to write a driver (docs/driver/DRIVER.md).
     #[command(subcommand)]
     Driver(DriverAction),
-    /// The guest debug kernel what drivers do (docs/DRIVER.md).
+    /// The guest debug kernel what drivers do (docs/driver/DRIVER.md).
     #[command(subcommand)]
     Kernel(KernelAction),
     /// Open gdb on a node's guest, with the symbols of its driver at their addresses. The guest stands still while gdb
@@ -75,24 +75,24 @@ pub enum Command {
     Logs(LogsArgs),
     /// Write a timeline of what a cluster does from now on, until Ctrl-C: every stage of every message, in model time.
     ///
-    /// Open the file at https://ui.perfetto.dev. It is there when it is whole (docs/OBSERVE.md).
+    /// Open the file at https://ui.perfetto.dev. It is there when it is whole (docs/use/OBSERVE.md).
     Trace(WatchArgs),
     /// Write the frames of links from now on, until Ctrl-C, for Wireshark (pcapng): both directions, with what faults
     /// did to them.
     ///
-    /// tools/wireshark/niclab.lua names the fields of the models' packets (docs/OBSERVE.md).
+    /// tools/wireshark/niclab.lua names the fields of the models' packets (docs/use/OBSERVE.md).
     Capture(CaptureArgs),
     /// Record the messages that a cluster's NICs send from now on, until Ctrl-C, so that the simulator can send them
     /// again.
     ///
-    /// A scenario with kind = "replay" and recording = "FILE" does that, by `niclab sim` (docs/SIMULATOR.md).
+    /// A scenario with kind = "replay" and recording = "FILE" does that, by `niclab sim` (docs/use/SIMULATOR.md).
     Record(WatchArgs),
-    /// Show Wireshark the clusters that are up, as capture interfaces. Wireshark calls this (docs/OBSERVE.md).
+    /// Show Wireshark the clusters that are up, as capture interfaces. Wireshark calls this (docs/use/OBSERVE.md).
     Extcap(ExtcapArgs),
     /// Let something go wrong on a node's link from now on, fix it, or show what goes wrong on all links.
     ///
     /// Changes what is named and keeps the rest. The faults are drawn from the cluster's seed, frame by frame; a change
-    /// restarts nothing (docs/FAULTS.md).
+    /// restarts nothing (docs/use/FAULTS.md).
     Fault(FaultArgs),
     /// Take a cluster down, and clean up after one whose niclab died.
     Down(DownArgs),
@@ -118,11 +118,11 @@ pub enum Command {
     ///
     /// Each says where ours is from: emergent, fitted, or from a fit. Exits with 1 where one is not as declared.
     Figures(FiguresArgs),
-    /// Put every number that the papers print beside ours, with what ours is from (docs/VALIDATION.md).
+    /// Put every number that the papers print beside ours, with what ours is from (docs/reference/VALIDATION.md).
     ///
     /// Exits with 1 where one is not as declared.
     Validation(ValidationArgs),
-    /// Hold scenarios to their budgets, in guests, in the simulator or in both (docs/CI.md).
+    /// Hold scenarios to their budgets, in guests, in the simulator or in both (docs/use/CI.md).
     ///
     /// A budget is on counts or on model time, which are exact on any machine. A ratio of wall times may stay
     /// undecided. Exits with 0 when no budget broke, 1 when one did, 2 when a scenario is wrong, 3 when one could not
@@ -132,7 +132,7 @@ pub enum Command {
     /// drivers.
     ///
     /// Each case has a cluster of its own: killed programs, rebinding, unloading, reboots, each device fault. One table
-    /// says which passed, what named a failure, and how to repeat it (docs/CONFORM.md). Exits with 0 when all passed, 1
+    /// says which passed, what named a failure, and how to repeat it (docs/driver/CONFORM.md). Exits with 0 when all passed, 1
     /// when one failed, 2 when what is asked for makes no sense, 3 when a case could not be run.
     Conform(ConformArgs),
     /// Run one workload over the cards of every model and over the Ethernet function, and put them beside one another.
@@ -151,7 +151,7 @@ pub enum Command {
     /// Tools for protocols that are assembled from components.
     #[command(subcommand, name = niclab_stitcher::CARD)]
     Protocol(protocol::Tool),
-    /// List what drivers must do, or explain one rule with its fix (docs/RULES.md).
+    /// List what drivers must do, or explain one rule with its fix (docs/reference/RULES.md).
     Rules(RulesArgs),
     /// Print the JSON Schema of the cluster file, of the report or of a platform profile.
     Schema(SchemaArgs),
@@ -306,7 +306,7 @@ pub struct CheckArgs {
     /// Write the verdicts to this file as JUnit XML.
     #[arg(long, value_name = "FILE")]
     pub junit: Option<PathBuf>,
-    /// Have every NIC do what the manual allows and kind hardware seldom does, drawn from this seed (docs/FAULTS.md).
+    /// Have every NIC do what the manual allows and kind hardware seldom does, drawn from this seed (docs/use/FAULTS.md).
     /// Budgets of scenarios that are close may break by it; messages must not.
     #[arg(long, alias = "unkind", value_name = "SEED", value_parser = seed, allow_negative_numbers = true)]
     pub adversarial: Option<u64>,
@@ -447,7 +447,7 @@ pub struct SimArgs {
     /// The seed, instead of the scenario's; the first one of a swarm.
     #[arg(long, value_name = "S", value_parser = seed)]
     pub seed: Option<u64>,
-    /// Have every NIC do what the manual allows and kind hardware seldom does, drawn from this seed (docs/FAULTS.md).
+    /// Have every NIC do what the manual allows and kind hardware seldom does, drawn from this seed (docs/use/FAULTS.md).
     #[arg(long, alias = "unkind", value_name = "SEED", value_parser = seed, allow_negative_numbers = true)]
     pub adversarial: Option<u64>,
     /// Threads over which a swarm is spread. What is printed does not depend on it.
@@ -459,7 +459,7 @@ pub struct SimArgs {
     /// Write the report, as JSON, to this file as well.
     #[arg(long, value_name = "FILE", conflicts_with = "swarm")]
     pub report_file: Option<PathBuf>,
-    /// Write a timeline of the measured part to this file, for ui.perfetto.dev (docs/OBSERVE.md).
+    /// Write a timeline of the measured part to this file, for ui.perfetto.dev (docs/use/OBSERVE.md).
     #[arg(long, value_name = "FILE", conflicts_with = "swarm")]
     pub trace: Option<PathBuf>,
     /// Write the frames of the measured part, on every link, to this file, for Wireshark (pcapng).

@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 pub enum Tool {
     /// Assemble a program of the match unit into a firmware image.
     ///
-    /// All errors are shown, each with its line and the fix; docs/match/MACHINE.md describes the language. Exits with
+    /// All errors are shown, each with its line and the fix; docs/use/match/MACHINE.md describes the language. Exits with
     /// 1, and writes nothing, where the source is refused.
     Asm(AsmArgs),
     /// Print a firmware image of the match unit as source, which assembles to the same image.
@@ -19,7 +19,7 @@ pub enum Tool {
     /// Run a program of the match unit on a list and headers, or step through it.
     ///
     /// `niclab match run` prints for each header which item takes it, and in how many cycles; `niclab match debug`
-    /// stops at words, headers and verdicts and shows the unit; both write waveforms (docs/match/RUNNING.md). Exits
+    /// stops at words, headers and verdicts and shows the unit; both write waveforms (docs/use/match/RUNNING.md). Exits
     /// with 1 where the program had to be stopped, and with 2 where it cannot be run.
     Match(MatchArgs),
 }

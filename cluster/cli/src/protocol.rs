@@ -11,7 +11,7 @@ use crate::name::NameArgs;
 pub enum Tool {
     /// Check assemblies: what each promises and takes, or all that is wrong with it.
     ///
-    /// Every error names line, component and port, and the fix; docs/ASSEMBLIES.md describes the language. Exits with
+    /// Every error names line, component and port, and the fix; docs/use/ASSEMBLIES.md describes the language. Exits with
     /// 1 where one is refused.
     Check(CheckArgs),
     /// Build the image of an assembly, which cards load.

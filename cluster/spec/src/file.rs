@@ -28,7 +28,7 @@ pub struct ClusterFile {
     /// Virtual CPUs of each node.
     #[schemars(range(min = 1, max = 4096))]
     pub vcpus: u32,
-    /// Queue pairs of each node's Ethernet function (docs/ETHERNET.md). Linux uses as many of them as the guest has
+    /// Queue pairs of each node's Ethernet function (docs/use/ETHERNET.md). Linux uses as many of them as the guest has
     /// virtual CPUs. Live only.
     #[serde(default = "one_pair", skip_serializing_if = "is_one_pair")]
     #[schemars(range(min = 1, max = 32))]
@@ -36,7 +36,7 @@ pub struct ClusterFile {
     /// Debian packages. With any, the guests get a Debian root file system that holds them.
     pub packages: Vec<String>,
     /// A kernel of your own (bzImage), booted as it is. Its modules, the niclab driver's included, are up to you. Or
-    /// `debug`: the guests' usual one, built to find faults of drivers (docs/DRIVER.md); a file of that name is
+    /// `debug`: the guests' usual one, built to find faults of drivers (docs/driver/DRIVER.md); a file of that name is
     /// `./debug`.
     pub kernel: Option<PathBuf>,
     /// A root file system of your own: a raw image of erofs, squashfs or ext4, used read-only. Not together with
@@ -75,7 +75,7 @@ pub struct ClusterFile {
     /// What goes wrong in the NIC of each node, to try drivers with. Default: nothing.
     pub device_faults: DeviceFaults,
     /// Seed of what the NIC of each node does that the manual allows and kind hardware seldom does, to try drivers with
-    /// (docs/FAULTS.md). Default: nothing of it.
+    /// (docs/use/FAULTS.md). Default: nothing of it.
     #[serde(default, alias = "unkind", skip_serializing_if = "Option::is_none")]
     pub adversarial: Option<u64>,
     /// What is done where a driver breaks a rule of the device programmer's manual. Live only.

@@ -6,7 +6,7 @@ use thiserror::Error;
 
 /// What goes wrong on a link, in both directions.
 ///
-/// Probabilities are drawn per frame from the cluster's seed, so a run can be repeated: docs/FAULTS.md says what that
+/// Probabilities are drawn per frame from the cluster's seed, so a run can be repeated: docs/use/FAULTS.md says what that
 /// means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]

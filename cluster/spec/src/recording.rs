@@ -22,7 +22,7 @@ pub enum RecordingError {
         error: std::io::Error,
     },
     /// A line is not what it should be.
-    #[error("{}:{line}: {what}; correct it: docs/SIMULATOR.md has the form", path.display())]
+    #[error("{}:{line}: {what}; correct it: docs/use/SIMULATOR.md has the form", path.display())]
     Line {
         /// The file.
         path: PathBuf,

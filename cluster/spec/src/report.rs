@@ -284,7 +284,7 @@ pub struct NodeFigures {
     /// only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guest_interrupts: Option<BTreeMap<String, u64>>,
-    /// What only this NIC's model counts, by name: docs/DEVICE.md says what each is.
+    /// What only this NIC's model counts, by name: docs/driver/DEVICE.md says what each is.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub nic_counts: BTreeMap<String, u64>,
     /// What the guest did that it must not, by name.
@@ -309,7 +309,7 @@ pub struct NodeFigures {
     /// only.
     #[serde(default, alias = "unkind_reseeds", skip_serializing_if = "crate::workload::is_zero")]
     pub adversarial_reseeds: u64,
-    /// What the guest's kernel has found, where it is one that watches (docs/DRIVER.md). A run with any fails. Live
+    /// What the guest's kernel has found, where it is one that watches (docs/driver/DRIVER.md). A run with any fails. Live
     /// only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kernel_findings: Vec<KernelFinding>,
@@ -321,7 +321,7 @@ pub struct NodeFigures {
     /// where `rules` is off. Live only.
     #[serde(default, skip_serializing_if = "crate::workload::is_zero")]
     pub rules_checked: u64,
-    /// Rules of the device programmer's manual that this node's driver or programs broke, by name (docs/RULES.md),
+    /// Rules of the device programmer's manual that this node's driver or programs broke, by name (docs/reference/RULES.md),
     /// where cards look for it: since the daemon started, so that loading the driver is part of it. Live only.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub broken_rules: BTreeMap<String, u64>,
@@ -520,7 +520,7 @@ impl ModelFigures {
     }
 }
 
-/// Why the model time of a live run of these nodes is an estimate; none where it is exact. docs/SPECIFICATION.md, "Two
+/// Why the model time of a live run of these nodes is an estimate; none where it is exact. docs/design/SPECIFICATION.md, "Two
 /// clocks", says what is noticed.
 #[must_use]
 pub fn why_estimate(nodes: &[NodeFigures]) -> Option<String> {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::source::nearest;
 
-/// What is done where a driver or a program breaks a rule of the device programmer's manual (docs/RULES.md).
+/// What is done where a driver or a program breaks a rule of the device programmer's manual (docs/reference/RULES.md).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RuleChecking {

@@ -59,7 +59,7 @@ pub struct Workload {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receiver: Option<u32>,
     /// The recording of a run, of `replay`, seen from the folder of the file that names it; `niclab run --record`
-    /// writes one, docs/SIMULATOR.md has its form.
+    /// writes one, docs/use/SIMULATOR.md has its form.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recording: Option<PathBuf>,
     /// How the stack's TCP behaves, of `function = "tcp"`.
@@ -405,7 +405,7 @@ impl Workload {
         }
         match (self.kind, &self.recording) {
             (WorkloadKind::Replay, None) => {
-                let remedy = "give `recording` the path of one; docs/SIMULATOR.md has its form";
+                let remedy = "give `recording` the path of one; docs/use/SIMULATOR.md has its form";
                 problems.add("recording", "a replay needs a recording", remedy);
             }
             (WorkloadKind::Replay, Some(_)) | (_, None) => {}

@@ -7,7 +7,7 @@ use serde::Serialize;
 struct Fault {
     /// Its key.
     key: &'static str,
-    /// Whether the manual lets programs go on as if nothing were wrong (docs/FAULTS.md: what costs time alone). Of the
+    /// Whether the manual lets programs go on as if nothing were wrong (docs/use/FAULTS.md: what costs time alone). Of the
     /// others a program may see that something is lost.
     is_only_late: bool,
     /// Has it happen, so often that a command of a second meets it.

@@ -186,7 +186,7 @@ impl Watched {
             WatchSubject::Capture => {
                 ("frames", "open it with wireshark -X lua_script:tools/wireshark/niclab.lua")
             }
-            WatchSubject::Recording => ("messages", "replay it by niclab sim (docs/SIMULATOR.md)"),
+            WatchSubject::Recording => ("messages", "replay it by niclab sim (docs/use/SIMULATOR.md)"),
         };
         let of = if self.subject == WatchSubject::Recording {
             String::new()

@@ -35,7 +35,7 @@
  * 7. [`ioctl`]: the character device between the kernel driver and a user program;
  * 8. [`rules`]: what a driver must do, by name.
  *
- * `docs/DEVICE.md` is the prose of this crate: the device programmer's manual.
+ * `docs/driver/DEVICE.md` is the prose of this crate: the device programmer's manual.
  */
 
 /* Version of everything in this crate. A driver refuses a device that speaks another version. */
@@ -380,7 +380,7 @@ NICLAB_ASSERT_SIZE(struct niclab_window, 24);
  *
  * No hardware needs it. A device outside of the guest looks at the pages when it gets to it, and learns from this word
  * whether it carries the launch out in the place that it has among the port's other events, which is what makes the
- * model time of a live run exact (docs/LEDGER.md).
+ * model time of a live run exact (docs/use/LEDGER.md).
  */
 #define NICLAB_SLOT_RECEIVED_WORD 14U
 

@@ -131,7 +131,7 @@ pub const SLOT_TAG_WORD: usize = PAYLOAD_WORDS;
 ///
 /// No hardware needs it. A device outside of the guest looks at the pages when it gets to it, and learns from this word
 /// whether it carries the launch out in the place that it has among the port's other events, which is what makes the
-/// model time of a live run exact (docs/LEDGER.md).
+/// model time of a live run exact (docs/use/LEDGER.md).
 pub const SLOT_RECEIVED_WORD: usize = SLOT_WORDS - 2;
 /// Bit of [`SLOT_RECEIVED_WORD`]: the count is said.
 pub const RECEIVED_KNOWN: u64 = 1 << 63;

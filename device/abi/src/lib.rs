@@ -18,7 +18,7 @@
 //! 7. [`ioctl`]: the character device between the kernel driver and a user program;
 //! 8. [`rules`]: what a driver must do, by name.
 //!
-//! `docs/DEVICE.md` is the prose of this crate: the device programmer's manual.
+//! `docs/driver/DEVICE.md` is the prose of this crate: the device programmer's manual.
 
 #![no_std]
 

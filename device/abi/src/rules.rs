@@ -1,6 +1,6 @@
 //! What a driver must do, by name: every "must" of the device programmer's manual.
 //!
-//! `docs/RULES.md` is written from this table, `niclab rules` shows it, and a device that is asked to (`rules` of the
+//! `docs/reference/RULES.md` is written from this table, `niclab rules` shows it, and a device that is asked to (`rules` of the
 //! cluster file) names the rule that was broken. A rule is checked only where what the device sees proves that it was
 //! broken, whatever a guest's scheduler and its host did meanwhile.
 

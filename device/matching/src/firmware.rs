@@ -49,7 +49,7 @@ pub enum FirmwareError {
     },
     /// It is neither.
     #[error(
-        "{} is neither a firmware image nor a source\n  fix: write a source as docs/match/MACHINE.md says; \
+        "{} is neither a firmware image nor a source\n  fix: write a source as docs/use/match/MACHINE.md says; \
          `niclab asm FILE.nma -o FILE.nmi` makes an image of it",
         .0.display()
     )]

@@ -1,4 +1,4 @@
-//! Lists and headers as JSON. docs/match/RUNNING.md has the tables of keys.
+//! Lists and headers as JSON. docs/use/match/RUNNING.md has the tables of keys.
 //!
 //! Words of 64 bits may be numbers or, since many writers of JSON round what is beyond 2^53, text: `"0x1f"`, `"42"`.
 
@@ -64,7 +64,7 @@ pub enum InputError {
 
 fn remedy(error: &serde_json::Error) -> &'static str {
     if error.is_data() {
-        "docs/match/RUNNING.md has all keys and what they take"
+        "docs/use/match/RUNNING.md has all keys and what they take"
     } else {
         "the file is one JSON array of objects, `[{...}, {...}]`"
     }

@@ -7,7 +7,7 @@
 //! * [`debugger`]: stops, steps and shows;
 //! * [`trace`]: a waveform of every cycle.
 //!
-//! docs/match/RUNNING.md is the manual.
+//! docs/use/match/RUNNING.md is the manual.
 
 pub mod debugger;
 pub mod firmware;

@@ -108,10 +108,10 @@ fn remedy(by: Option<Party>, why: Misbehaved) -> &'static str {
             "`niclab match debug` shows where it goes round; --watchdog CYCLES gives it longer"
         }
         (_, Some(Party::Queue)) => {
-            "`niclab match debug` steps there; docs/match/INSIDE.md, \"Queue handling as a program\", says what is to be done when"
+            "`niclab match debug` steps there; docs/use/match/INSIDE.md, \"Queue handling as a program\", says what is to be done when"
         }
         _ => {
-            "`niclab match debug` steps there; docs/match/INSIDE.md, \"What travels\", says what is to be answered when"
+            "`niclab match debug` steps there; docs/use/match/INSIDE.md, \"What travels\", says what is to be answered when"
         }
     }
 }
@@ -269,7 +269,7 @@ impl Machine {
         self.manager.unit(party).pc()
     }
 
-    /// The word that comes next, unless the program ran out of its end.
+    /// The word that comes next, unless the program ran past its end.
     #[must_use]
     pub fn word(&self, party: Party) -> Option<&Word> {
         self.firmware(party).words().get(self.pc(party))

@@ -17,7 +17,7 @@ use niclab_output::{READER_GONE, eprint, eprintln, is_unread, print};
 /// Runs programs of the match unit on lists and headers, and steps through them.
 ///
 /// `niclab match` starts this program. Exit codes: 0 when every header has its outcome, 1 when the program had to be
-/// stopped, 2 when it cannot be run at all. docs/match/RUNNING.md describes the files.
+/// stopped, 2 when it cannot be run at all. docs/use/match/RUNNING.md describes the files.
 #[derive(Debug, Parser)]
 #[command(name = "niclab-match", bin_name = "niclab match", version, max_term_width = 100)]
 struct Arguments {

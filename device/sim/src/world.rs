@@ -84,7 +84,7 @@ pub enum WorldError {
     Link(#[from] LinkError),
     /// A card refused what the workload needs.
     #[error(
-        "node {node}: its card refuses operation {operation} with status {status} (docs/DEVICE.md lists both); \
+        "node {node}: its card refuses operation {operation} with status {status} (docs/driver/DEVICE.md lists both); \
          use fewer partners or larger receive queues"
     )]
     Refused {

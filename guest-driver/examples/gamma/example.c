@@ -4,7 +4,7 @@
  *
  * /dev/example is a pipe of messages: what is written at one node is read at its peer. A message is
  * one frame at most. All that comes is taken out of the ring by one worker, and waits in a list.
- * docs/DRIVER.md leads through it; section numbers are those of docs/DEVICE.md.
+ * docs/driver/DRIVER.md leads through it; section numbers are those of docs/driver/DEVICE.md.
  */
 #include <linux/etherdevice.h>
 #include <linux/vmalloc.h>

@@ -4,8 +4,8 @@
  *
  * /dev/example is a pipe of messages: what is written at one node, up to 1,024 bytes, is read at
  * its peer. Each message is a put, which the card matches with an entry of the peer's: the card
- * stores it into the entry's buffer. A put that finds no entry is sent again. docs/DRIVER.md leads
- * through it; section numbers are those of docs/DEVICE.md.
+ * stores it into the entry's buffer. A put that finds no entry is sent again. docs/driver/DRIVER.md leads
+ * through it; section numbers are those of docs/driver/DEVICE.md.
  */
 #include "card.h"
 

@@ -3,7 +3,7 @@
  * A driver that passes messages through an ULTRA card, and does nothing else.
  *
  * /dev/example is a pipe of messages: what is written at one node, up to 64 bytes, is read at its
- * peer. docs/DRIVER.md leads through it; section numbers are those of docs/DEVICE.md.
+ * peer. docs/driver/DRIVER.md leads through it; section numbers are those of docs/driver/DEVICE.md.
  */
 #include "card.h"
 

@@ -6,7 +6,7 @@ use std::{fs, io};
 
 use crate::Error;
 
-/// What a NIC counted since it was made, by name: docs/DEVICE.md says what every card counts, each model counts more.
+/// What a NIC counted since it was made, by name: docs/driver/DEVICE.md says what every card counts, each model counts more.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Statistics(BTreeMap<String, u64>);
 

@@ -1,6 +1,6 @@
 //! Matching on the host: the list of posted receives in the program's memory, searched by the processor.
 //!
-//! The rule is the NIC's (docs/MATCH.md), an item is 64 bytes as the NIC's is, and the list is linked as those of MPI
+//! The rule is the NIC's (docs/use/MATCH.md), an item is 64 bytes as the NIC's is, and the list is linked as those of MPI
 //! libraries are.
 
 /// A header, as far as the rule looks at it.

@@ -40,7 +40,7 @@ pub(super) fn text(comparison: &Comparison) -> String {
         }
     }
     if comparison.rows.iter().any(|row| row.figures.is_some_and(|figures| !figures.model_is_exact)) {
-        text += "~: an estimate, since wall time decided the order of some operations (docs/LEDGER.md, \"Live runs\")\n";
+        text += "~: an estimate, since wall time decided the order of some operations (docs/use/LEDGER.md, \"Live runs\")\n";
     }
     text
 }

@@ -23,7 +23,7 @@ const PREFIX: &str = "niclab-";
 const ALL_LINKS: &str = "*";
 
 /// Where users read about it.
-const HELP: &str = "https://github.com/niclab/niclab/blob/main/docs/OBSERVE.md";
+const HELP: &str = "https://github.com/niclab/niclab/blob/main/docs/use/OBSERVE.md";
 
 /// Answers one call of Wireshark's.
 ///

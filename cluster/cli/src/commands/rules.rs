@@ -47,7 +47,7 @@ fn explain(rule: &Rule) -> String {
         Check::No(why) => format!("no, {why}"),
     };
     // Writing into a string does not fail.
-    let _ = writeln!(text, "{} (docs/DEVICE.md, chapter {}: {title})\n", rule.name, rule.section);
+    let _ = writeln!(text, "{} (docs/driver/DEVICE.md, chapter {}: {title})\n", rule.name, rule.section);
     let _ = writeln!(text, "{}\n", rule.must);
     let _ = writeln!(text, "why:     {}", rule.why);
     let _ = writeln!(text, "fix:    {}", rule.fix);

@@ -100,14 +100,14 @@ fn type_of(value: &Value) -> String {
 mod tests {
     use super::*;
 
-    const COMMITTED: &str = include_str!("../../../../docs/REPORT-KEYS.md");
+    const COMMITTED: &str = include_str!("../../../../docs/reference/REPORT-KEYS.md");
 
     #[test]
     fn the_documented_keys_are_those_of_the_source() {
         let text = markdown(report_schema().as_value());
         assert!(
             text.trim_end() == COMMITTED.trim_end(),
-            "renew it: niclab schema report --markdown >docs/REPORT-KEYS.md"
+            "renew it: niclab schema report --markdown >docs/reference/REPORT-KEYS.md"
         );
     }
 

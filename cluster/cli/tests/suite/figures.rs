@@ -10,7 +10,7 @@ fn the_committed_figures_and_the_validation_page_are_what_the_command_makes() {
     let folder = niclab.folder();
     let output = niclab.run(["validation", "--into", "."]);
     assert!(output.status.success(), "a number is not as declared: {output}");
-    let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference");
     let mut different = Vec::new();
     let mut compare = |path: &Path| {
         let [made, kept] = [folder, &committed].map(|docs| fs::read_to_string(docs.join(path)));
@@ -25,7 +25,7 @@ fn the_committed_figures_and_the_validation_page_are_what_the_command_makes() {
     for name in names {
         compare(&Path::new("figures").join(name));
     }
-    assert!(different.is_empty(), "renew {different:?}: niclab validation --into docs");
+    assert!(different.is_empty(), "renew {different:?}: niclab validation --into docs/reference");
     assert_eq!(output.stdout, fs::read_to_string(folder.join("VALIDATION.md")).unwrap());
 }
 
@@ -34,11 +34,11 @@ fn figures_of_one_paper_are_printed_and_drawn_alone() {
     let niclab = niclab();
     let output = niclab.run(["figures", "match", "--svg", "figures.svg"]).success();
     let drawing = niclab.folder().join("figures.svg");
-    let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/figures");
+    let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/figures");
     for (made, kept) in [(output.stdout, "match.md"), (fs::read_to_string(drawing).unwrap(), "match.svg")] {
         assert!(
             made == fs::read_to_string(committed.join(kept)).unwrap(),
-            "{kept}: renew it: niclab validation --into docs"
+            "{kept}: renew it: niclab validation --into docs/reference"
         );
     }
 }

@@ -35,7 +35,7 @@ fn main() -> std::io::Result<()> {
 /// The committed C header, relative to this package.
 const HEADER: &str = "../include/niclab_abi.h";
 /// The committed tables of the manual, relative to this package.
-const TABLES: &str = "../../../docs/DEVICE-TABLES.md";
+const TABLES: &str = "../../../docs/reference/DEVICE-TABLES.md";
 
 /// The tables of the manual.
 fn tables() -> String {
@@ -183,7 +183,7 @@ const TAIL: &str = "\n#endif /* NICLAB_ABI_H */\n";
 const TABLES_HEAD: &str = "\
 # Tables of the device
 
-Generated from the `niclab-abi` crate by `cargo run -p niclab-abi-header`; do not edit. [DEVICE.md](DEVICE.md) explains
+Generated from the `niclab-abi` crate by `cargo run -p niclab-abi-header`; do not edit. [DEVICE.md](../driver/DEVICE.md) explains
 how a driver uses them. All fields are little-endian; structures have no padding.
 ";
 

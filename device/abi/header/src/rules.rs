@@ -5,17 +5,17 @@ use std::fmt::Write as _;
 use niclab_abi::rules::{self, Check, SECTIONS};
 
 /// The committed page, relative to this package.
-pub const PAGE: &str = "../../../docs/RULES.md";
+pub const PAGE: &str = "../../../docs/reference/RULES.md";
 
 const HEAD: &str = "\
 # Rules for drivers
 
 Generated from the `niclab-abi` crate (`rules.rs`) by `cargo run -p niclab-abi-header`; do not edit. Every \"must\" of
-[DEVICE.md](DEVICE.md) has a name here. `niclab rules NAME` prints an entry.
+[DEVICE.md](../driver/DEVICE.md) has a name here. `niclab rules NAME` prints an entry.
 
 `--rules report` (key `rules` of a cluster file) has the cards look for broken rules while guests run; `fail` makes the run's exit
 code 1 then; `stop` stops the guest that broke one, for a debugger. Without any of them nobody looks, and nothing is paid for it: looking
-takes some 400 instructions of a short message, and messages that would go as a series go one by one ([BENCHMARKS.md](BENCHMARKS.md)). A report names rule, chapter, port, model and wall time, and
+takes some 400 instructions of a short message, and messages that would go as a series go one by one ([BENCHMARKS.md](../design/BENCHMARKS.md)). A report names rule, chapter, port, model and wall time, and
 the operations before it (`broken_rules`, `broken_rule_log`; [REPORT-KEYS.md](REPORT-KEYS.md)).
 
 A rule counts as broken only where what the card sees proves it, however long a guest's processor or the host kept anybody waiting. So
@@ -62,7 +62,7 @@ mod tests {
 
     /// The manual's chapters by number, each with its title and its text.
     fn chapters() -> BTreeMap<u8, (String, String)> {
-        let manual = read("../../../docs/DEVICE.md");
+        let manual = read("../../../docs/driver/DEVICE.md");
         let chapter = |text: &str| {
             let (heading, body) = text.split_once('\n')?;
             let (number, title) = heading.split_once(". ")?;
@@ -73,7 +73,7 @@ mod tests {
 
     /// The names of rules in a text, by the links to this page.
     fn names(text: &str) -> Vec<&str> {
-        text.split("(RULES.md#").skip(1).filter_map(|rest| rest.split(')').next()).collect()
+        text.split("(../reference/RULES.md#").skip(1).filter_map(|rest| rest.split(')').next()).collect()
     }
 
     #[test]

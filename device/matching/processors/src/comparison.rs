@@ -42,7 +42,7 @@ impl Machines {
     }
 
     /// Items from memory: headers from a FIFO, items of two lines with their locks in them, caches that invalidate one
-    /// another, threads that begin near. docs/PROCESSORS.md has each choice with its source; none is fitted.
+    /// another, threads that begin near. docs/design/PROCESSORS.md has each choice with its source; none is fitted.
     pub fn from_memory() -> Self {
         let Self { embedded, multithreaded } = Self::as_described();
         Self {

@@ -300,8 +300,8 @@ mod tests {
         for (_, usage, does) in COMMANDS {
             table += &format!("| `{}` | {does} |\n", usage.replace('|', "\\|"));
         }
-        let manual = include_str!("../../../../docs/match/RUNNING.md");
-        assert!(manual.contains(&table), "docs/match/RUNNING.md must contain:\n\n{table}");
+        let manual = include_str!("../../../../docs/use/match/RUNNING.md");
+        assert!(manual.contains(&table), "docs/use/match/RUNNING.md must contain:\n\n{table}");
     }
 
     proptest! {

@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn the_manual_names_every_signal() {
-        let manual = include_str!("../../../../docs/match/RUNNING.md");
+        let manual = include_str!("../../../../docs/use/match/RUNNING.md");
         let (_, waveforms) = manual.split_once("### Waveforms").unwrap();
         for signal in unit().into_iter().chain(list_manager()) {
             // Registers and predicates are named by their first and last.

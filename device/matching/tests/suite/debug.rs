@@ -146,7 +146,7 @@ fn a_breakpoint_stops_once_at_a_word_that_waits() {
     let said: Vec<String> = text(&output.stdout).split("(match) ").map(str::to_owned).collect();
     holds(&said[2], &["breakpoint 1, before cycle 25\n"]);
     holds(&said[3], &["waits at 24", "next: cycle 26, word 24"]);
-    holds(&said[4], &["did not end a header within 60 cycles"]);
+    holds(&said[4], &["did not finish a header within 60 cycles"]);
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn a_program_that_misbehaves_can_be_looked_at() {
     assert_eq!(output.status.code(), Some(0), "not stopped since `restart`");
     holds(
         &said[1],
-        &["the program was stopped: header 0: the program ran out of its end, at word 3", "fix: "],
+        &["the program was stopped: header 0: the program ran past its end, at word 3", "fix: "],
     );
     holds(&said[1], &["next: nothing; the program's last word is 2"]);
     holds(&said[2], &["r1 0x0000000000000007 *"]);
@@ -195,7 +195,7 @@ fn a_program_that_misbehaves_can_be_looked_at() {
 
     fs::write(folder.path().join("loop.nma"), "again: br again\nnop\nnop\n").unwrap();
     let output = on_files(folder.path(), "debug", &["--program", "loop.nma", "--watchdog", "90"], "c\nc\n");
-    holds(&text(&output.stdout), &["did not end a header within 90 cycles", "--watchdog"]);
+    holds(&text(&output.stdout), &["did not finish a header within 90 cycles", "--watchdog"]);
 }
 
 #[test]
@@ -322,7 +322,7 @@ fn both_units_are_seen_where_a_program_keeps_the_list() {
 
 #[test]
 fn the_manuals_session_is_what_is_said() {
-    let manual = include_str!("../../../../docs/match/RUNNING.md");
+    let manual = include_str!("../../../../docs/use/match/RUNNING.md");
     let example =
         |name: &str| manual.split_once(&format!("```json {name}\n")).unwrap().1.split_once("```").unwrap().0;
     let folder = folder();

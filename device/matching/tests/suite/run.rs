@@ -83,7 +83,7 @@ fn a_program_that_keeps_the_list_finds_the_same_in_more_cycles() {
     let stopped = json_of(folder.path(), &["--queue-program", "--program", "end.nma"], 1);
     let message = stopped["error"]["message"].as_str().unwrap();
     assert!(
-        message.contains("header 0: the matching program: the program ran out of its end"),
+        message.contains("header 0: the matching program: the program ran past its end"),
         "{message}"
     );
 }
@@ -272,7 +272,7 @@ fn the_next_header_begins_as_long_after_the_last_answer_as_the_manual_says() {
         heard = ended.or(heard);
     }
     assert_eq!(waits, [2, 3]);
-    let manual = include_str!("../../../../docs/match/INSIDE.md").replace('\n', " ");
+    let manual = include_str!("../../../../docs/use/match/INSIDE.md").replace('\n', " ");
     assert!(manual.contains(
         "the next header begins two cycles after the last answer was seen, three where it uses up its item"
     ));
@@ -346,7 +346,7 @@ fn what_was_found_before_a_program_misbehaved_is_printed() {
     fs::write(folder.path().join("end.nma"), "in\n").unwrap();
     let results = json_of(folder.path(), &["--program", "end.nma"], 1);
     assert!(
-        results["error"]["message"].as_str().unwrap().contains("ran out of its end, at word 1"),
+        results["error"]["message"].as_str().unwrap().contains("ran past its end, at word 1"),
         "{results}"
     );
 }
@@ -382,7 +382,7 @@ fn what_cannot_be_run_is_refused() {
 
 #[test]
 fn the_manuals_example_is_what_is_printed() {
-    let manual = include_str!("../../../../docs/match/RUNNING.md");
+    let manual = include_str!("../../../../docs/use/match/RUNNING.md");
     let example = |name: &str| {
         let (_, behind) = manual.split_once(&format!("```json {name}\n")).unwrap();
         behind.split_once("```").unwrap().0
@@ -396,7 +396,7 @@ fn the_manuals_example_is_what_is_printed() {
 
 #[test]
 fn the_manual_has_the_keys_of_the_schemas() {
-    let manual = include_str!("../../../../docs/match/RUNNING.md");
+    let manual = include_str!("../../../../docs/use/match/RUNNING.md");
     for (what, definition) in [("list", "item"), ("headers", "header")] {
         let (_, table) = manual
             .split_once(&format!("| key of an {definition} |"))

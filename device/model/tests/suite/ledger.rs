@@ -220,9 +220,9 @@ fn what_does_not_fit_the_record_is_counted() {
 
 #[test]
 fn the_manual_names_every_kind() {
-    let manual = include_str!("../../../../docs/LEDGER.md");
+    let manual = include_str!("../../../../docs/use/LEDGER.md");
     for crossing in Crossing::ALL {
         let row = format!("\n| `{}` |", crossing.name());
-        assert_eq!(manual.matches(&row).count(), 1, "docs/LEDGER.md must have one row for {row:?}");
+        assert_eq!(manual.matches(&row).count(), 1, "docs/use/LEDGER.md must have one row for {row:?}");
     }
 }

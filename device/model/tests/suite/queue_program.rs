@@ -203,12 +203,12 @@ fn cost(uses: Use, misses: usize, taker: &[Item], headers: usize) -> Cost {
     Cost { changes: queue.change_cycles(), headers, distances }
 }
 
-const MANUAL: &str = include_str!("../../../../docs/match/INSIDE.md");
+const MANUAL: &str = include_str!("../../../../docs/use/match/INSIDE.md");
 
 /// The manual's table has a row that begins so, with the numbers that were counted.
 fn the_manual_says(row: &str, first: u64, further: u64) {
     let text = format!("| {row} | {first} | {further} + 8n |");
-    assert!(MANUAL.contains(&text), "docs/match/INSIDE.md must say: {text}");
+    assert!(MANUAL.contains(&text), "docs/use/match/INSIDE.md must say: {text}");
 }
 
 #[test]
@@ -258,7 +258,7 @@ fn an_item_that_is_appended_costs_cycles_that_stand_in_no_header() {
     let said = format!(
         "{begin} cycles pass until the program is ready for the first time, and {item} for each item"
     );
-    assert!(MANUAL.contains(&said), "docs/match/INSIDE.md must say: {said}");
+    assert!(MANUAL.contains(&said), "docs/use/match/INSIDE.md must say: {said}");
 }
 
 #[test]

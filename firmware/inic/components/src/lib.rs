@@ -8,7 +8,7 @@
 //! * [`bundled`]: images that are at hand;
 //! * [`recipe`]: assemblies by what they are to do.
 //!
-//! docs/ASSEMBLIES.md is the prose of this crate.
+//! docs/use/ASSEMBLIES.md is the prose of this crate.
 
 #![no_std]
 

@@ -1,7 +1,7 @@
 //! Assemblies of protocol components as TOML: [`read`] makes one of a source, or says what is wrong with it, where, and
 //! how to fix it; [`open`] takes images as well; [`show`] draws one.
 //!
-//! docs/ASSEMBLIES.md describes the language.
+//! docs/use/ASSEMBLIES.md describes the language.
 
 mod open;
 mod reader;

@@ -20,5 +20,5 @@ pub(crate) fn place(source: &str, span: &Range<usize>) -> Place {
 /// What is no TOML.
 pub(crate) fn syntax(source: &str, error: &Error) -> Diagnostic {
     let place = place(source, &error.span().unwrap_or(0..0));
-    Diagnostic::error(place, error.message().trim(), "write TOML; docs/ASSEMBLIES.md shows an assembly")
+    Diagnostic::error(place, error.message().trim(), "write TOML; docs/use/ASSEMBLIES.md shows an assembly")
 }

@@ -7,7 +7,7 @@
 //! item:   t2 = in | p15 = match t1, t3, mask t2 | r4 = add r4, 1 if p8 | br found if p15
 //! ```
 //!
-//! docs/match/MACHINE.md describes the language. Whatever is wrong with a source becomes a
+//! docs/use/match/MACHINE.md describes the language. Whatever is wrong with a source becomes a
 //! [`niclab_source::Diagnostic`], which names the place and the fix.
 
 mod cursor;

@@ -108,7 +108,7 @@ impl<'a> Builder<'a> {
             Diagnostic::error(
                 place,
                 error.to_string(),
-                "docs/match/MACHINE.md lists what the fields can hold",
+                "docs/use/match/MACHINE.md lists what the fields can hold",
             )
         })?;
         Ok((word, self.places))
@@ -325,7 +325,7 @@ impl<'a> Builder<'a> {
             let place = place.to(cursor.last());
             let field = Field::named(slot, name).ok_or_else(|| {
                 let what = format!("no slot has a field `{slot}.{name}`");
-                Diagnostic::error(place, what, "docs/match/MACHINE.md lists slots and fields")
+                Diagnostic::error(place, what, "docs/use/match/MACHINE.md lists slots and fields")
             })?;
             cursor.expect("=", "write a number: raw alu.join = 5")?;
             let value = cursor.expression()?;

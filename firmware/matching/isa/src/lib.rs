@@ -6,7 +6,7 @@
 //! * [`image`]: firmware images: a program with a version and a check sequence.
 //!
 //! The paper gives the six slots, the width of the word and what each unit does; where a field stands inside its slot,
-//! and how operations are numbered, is this project's choice. docs/match/MACHINE.md is the prose of this crate.
+//! and how operations are numbered, is this project's choice. docs/use/match/MACHINE.md is the prose of this crate.
 //!
 //! Constants: the paper's section 4.2; how far a branch reaches is assumed.
 

@@ -1,10 +1,10 @@
-//! docs/match/MACHINE.md shows the field table of the source.
+//! docs/use/match/MACHINE.md shows the field table of the source.
 
 use std::fmt::Write as _;
 
 use niclab_isa::{AluOp, FIELDS};
 
-const MANUAL: &str = include_str!("../../../../docs/match/MACHINE.md");
+const MANUAL: &str = include_str!("../../../../docs/use/match/MACHINE.md");
 
 /// All fields as a table.
 fn fields() -> String {
@@ -30,7 +30,7 @@ fn the_manual_shows_the_fields_of_the_source() {
     for part in [fields(), operations()] {
         assert!(
             MANUAL.contains(&part),
-            "docs/match/MACHINE.md differs from the source; it must contain:\n\n{part}"
+            "docs/use/match/MACHINE.md differs from the source; it must contain:\n\n{part}"
         );
     }
 }

@@ -1,7 +1,7 @@
 //! Lists of posted receives: a NIC that matches incoming messages itself, and writes each into the memory that was
 //! posted for it.
 //!
-//! Semantics are those of Portals 3.0, docs/MATCH.md has the rule. A [`Port`] has eight portals, each with a list of
+//! Semantics are those of Portals 3.0, docs/use/MATCH.md has the rule. A [`Port`] has eight portals, each with a list of
 //! posted match entries and an overflow list behind it. A program registers memory ([`Region`]), appends entries
 //! ([`Append`]), puts and gets ([`Put`], [`Get`]), and learns of it all by [`Event`]s or by counters. No system call is
 //! on the path of a message, and no copy: the NIC writes into the memory of the program.

@@ -1,4 +1,4 @@
-//! The figures as tables, for docs/figures/gamma.txt.
+//! The figures as tables, for docs/reference/figures/gamma.txt.
 
 use niclab_cluster::output::table;
 

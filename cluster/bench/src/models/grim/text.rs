@@ -1,4 +1,4 @@
-//! The figures as tables, for docs/figures/grim.txt.
+//! The figures as tables, for docs/reference/figures/grim.txt.
 
 use niclab_cluster::output::table;
 

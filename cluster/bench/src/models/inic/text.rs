@@ -1,4 +1,4 @@
-//! The figures as tables, for docs/figures/inic.txt.
+//! The figures as tables, for docs/reference/figures/inic.txt.
 
 use niclab_cluster::output::table;
 use niclab_components::BUNDLED;

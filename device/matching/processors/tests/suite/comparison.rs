@@ -37,7 +37,7 @@ impl Set {
 struct Direction {
     says: &'static str,
     holds: fn(&Set) -> bool,
-    /// As described, otherwise, from memory. Where it is `false` the difference is known: docs/PROCESSORS.md says why,
+    /// As described, otherwise, from memory. Where it is `false` the difference is known: docs/design/PROCESSORS.md says why,
     /// and a sentence that begins to hold must be taken out of there.
     expected: [bool; 3],
 }

@@ -34,7 +34,7 @@ pub enum ConfigError {
     /// A parameter that must be at least 1 is zero.
     #[error("{parameter} is zero: give at least 1")]
     Zero {
-        /// Its name.
+        /// The parameter's name.
         parameter: &'static str,
     },
     /// The event queue's limit is not a power of two in range.

@@ -1,13 +1,15 @@
-//! The list manager (section 3.2): keeps the list, streams header and items to the match unit, hears its verdicts.
+//! The list manager (section 3.2): it keeps the lists, streams headers and items to the match unit, and receives the
+//! unit's verdicts.
 //!
-//! It sends one word a cycle. One cache for all lists ([`cache`]) has the items that come next. It is at most one item
-//! ahead of the item that is being judged, so that behind one that matches the unit finds exactly one more entity of
-//! eight words: the item that was begun, or, where none was, the end of the list. With that drained the unit says that
-//! it is done, and the next header comes. What that takes, and what appending and unlinking take, is in [`Steps`].
+//! It sends one word in each cycle. One cache for all lists ([`cache`]) has the next items. The list manager is at most
+//! one item ahead of the item that is being judged. So after a matching item the unit finds exactly one more entity of
+//! eight words: the item that was begun, or, if none was, the end of the list. When the unit has drained this entity,
+//! it reports that it is done, and the next header comes. [`Steps`] has the cycles for this, and for appending and
+//! unlinking.
 //!
-//! It keeps as many lists as it is made with, and a header names one of them, or two that it is matched against as if
-//! they were one: that is how posted entries come before those for unexpected messages. Items that card memory does not
-//! hold are read from where they lie instead, later ([`Timing::spill_latency`]).
+//! The list manager has the number of lists that it was made with. A header names one of them, or two that it is
+//! matched against as if they were one. In this way posted entries precede those for unexpected messages. Items that do
+//! not fit into card memory are read from the spill area, with a longer latency ([`Timing::spill_latency`]).
 
 mod cache;
 pub mod inspect;
@@ -30,27 +32,27 @@ use crate::models::matching::item::{Header, Item, WORDS};
 use crate::models::matching::program::{DONE, FAILED, SUCCEEDED};
 use crate::models::matching::unit::Unit;
 
-/// Words that the unit may issue at once, however few it has left: a wait is not taken in smaller pieces than so. Ours:
-/// a bound.
+/// Number of words that the unit may issue at once, however few its budget has left. So a wait is not split into
+/// smaller pieces. Ours: a bound.
 const WORDS_AT_ONCE: u64 = 1_024;
 
-/// What becomes of an item that matched.
+/// What happens to an item that matched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Use {
     /// Nothing: the paper's benchmark (section 5.1).
     Keep,
-    /// Its threshold falls and its local offset moves on. It is unlinked when the threshold is zero, or when less is
-    /// left than its maximum size and it does not truncate.
+    /// Its threshold falls and its local offset advances. The item is unlinked when the threshold is zero, or when less
+    /// than its maximum size is left and it does not truncate.
     #[default]
     Consume,
 }
 
-/// Names an item for as long as it is linked.
+/// Identifies an item for as long as it is linked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Handle(u64);
 
 impl Handle {
-    /// A handle of the caller's choice, for [`ListManager::link`].
+    /// A handle that the caller chooses, for [`ListManager::link`].
     #[must_use]
     pub const fn new(number: u64) -> Self {
         Self(number)
@@ -63,22 +65,22 @@ impl Handle {
     }
 }
 
-/// What a header is matched against: one list, or two as if they were one.
+/// The lists that a header is matched against: one list, or two as if they were one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Search {
     /// The list whose items come first.
     pub first: usize,
-    /// The list behind it.
+    /// The list after it.
     pub then: Option<usize>,
 }
 
-/// Where an item lies.
+/// Where an item is stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Store {
     /// In the card's memory.
     #[default]
     Card,
-    /// In another, from which it is fetched whenever a header comes to it.
+    /// In another memory, from which it is fetched each time a header comes to it.
     Spilled,
     /// In the list manager, which is about to append it.
     Held,
@@ -91,16 +93,16 @@ struct Linked {
     store: Store,
 }
 
-/// What became of a header.
+/// The result for a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// The item that took it, if one did.
     pub matched: Option<Matched>,
     /// Items that were judged.
     pub traversed: usize,
-    /// Items that were fetched because they are spilled.
+    /// Spilled items that were fetched.
     pub spill_reads: usize,
-    /// Cycles from its first word to where the next header's could follow.
+    /// Cycles from the header's first word to the earliest first word of the next header.
     pub cycles: u64,
 }
 
@@ -109,58 +111,58 @@ pub struct Outcome {
 pub struct Matched {
     /// The item.
     pub handle: Handle,
-    /// Its place in the list when the header came.
+    /// Its index in the list when the header came.
     pub index: usize,
     /// Where in its memory the message begins.
     pub offset: u64,
-    /// How many bytes of it are stored.
+    /// Number of bytes of the message that are stored.
     pub length: u64,
-    /// Whether that has used the item up, so that it is not linked any more.
+    /// Whether the message has used up the item, so that the item is not linked any more.
     pub is_unlinked: bool,
 }
 
-/// The program does not keep to the hand-shake.
+/// The program violates the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Misbehaved {
-    /// It ran out of its last word.
-    #[error("the program ran out of its end, at word {pc}")]
+    /// It ran past its last word.
+    #[error("the program ran past its end, at word {pc}")]
     RanOut {
-        /// Where to.
+        /// The word to which it ran.
         pc: usize,
     },
-    /// It wrote something that it must not write there.
+    /// It wrote a word that is not allowed at this point.
     #[error("the program answered {word:#x} {due}")]
     Answer {
-        /// What it wrote.
+        /// The word.
         word: u64,
-        /// Why not.
+        /// What was due instead.
         due: Due,
     },
-    /// It gave an item that is used more than the item or the message has.
-    #[error("the program put {length} bytes at {offset}, outside of the item or more than the message has")]
+    /// For an item that is consumed, its result exceeds the item or the message.
+    #[error("the program put {length} bytes at {offset}, which exceeds the item or the message")]
     Result {
         /// Where the message would begin.
         offset: u64,
-        /// How much of it would be stored.
+        /// Number of bytes of it that would be stored.
         length: u64,
     },
-    /// A queue's program gave a command that there is not, or that makes no sense where it stood.
+    /// A queue's program gave a command that does not exist, or that is not allowed at this point.
     #[error(
-        "the queue's program gave the command {word:#x}, which there is not or which cannot be carried out now"
+        "the queue's program gave the command {word:#x}, which does not exist or is not allowed now"
     )]
     Command {
-        /// Its last word.
+        /// The command's last word.
         word: u64,
     },
-    /// It did not end in time.
-    #[error("the program did not end a header within {cycles} cycles")]
+    /// It did not finish in time.
+    #[error("the program did not finish a header within {cycles} cycles")]
     Watchdog {
-        /// How many it had.
+        /// The number of cycles that it had.
         cycles: u64,
     },
 }
 
-/// What was due where a program answered something else.
+/// The word that was due when a program wrote another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
     /// Nothing: no header is being matched.
@@ -169,14 +171,15 @@ pub enum Due {
     Item,
     /// A verdict.
     Verdict,
-    /// That the end of the list fails.
+    /// The verdict that the end of the list fails.
     End,
-    /// That the item behind one that matched is drained.
+    /// The report that the item after a matching one is drained.
     Done,
 }
 
 impl Due {
-    /// What is wrong with a word that is no verdict on what is judged, which was begun or not.
+    /// The word that was due instead of `word`, which is not a valid verdict. `is_begun` says whether a word of the
+    /// judged item was sent.
     pub(super) const fn of(word: u64, is_begun: bool) -> Self {
         match word {
             FAILED | SUCCEEDED if !is_begun => Self::Item,
@@ -190,13 +193,13 @@ impl fmt::Display for Due {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Nothing => formatter.write_str("while no header was being matched"),
-            Self::Item => formatter.write_str("before the item was sent that is judged next"),
+            Self::Item => formatter.write_str("before the item that it judges next was sent"),
             Self::Verdict => write!(formatter, "where a verdict was due, {FAILED} or {SUCCEEDED}"),
             Self::End => {
                 write!(formatter, "for the end of the list, which takes no message: {FAILED} is due")
             }
             Self::Done => {
-                write!(formatter, "where {DONE} was due, behind a match with its offset and length")
+                write!(formatter, "where {DONE} was due, after a match with its offset and length")
             }
         }
     }
@@ -205,18 +208,18 @@ impl fmt::Display for Due {
 #[derive(Clone, Copy, Debug)]
 enum Change {
     Link(usize, Linked),
-    /// From this list, or from whichever it is in.
+    /// From this list, or, with `None`, from any list that has the item.
     Unlink(Option<usize>, Handle),
 }
 
-/// What the program has said of the item that it is at.
+/// The program's report on the current item so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Said {
     Nothing,
     Succeeded,
-    /// And where in the item's memory the message begins.
+    /// And the offset in the item's memory at which the message begins.
     Offset(u64),
-    /// And how many bytes are stored there.
+    /// And the number of bytes that are stored there.
     All {
         offset: u64,
         length: u64,
@@ -230,35 +233,35 @@ struct Job {
     /// Bytes of the message.
     length: u64,
     began: u64,
-    /// Items that it may meet: no list changes while it is matched.
+    /// Number of items that the header can meet. No list changes while it is matched.
     items: usize,
-    /// Spilled items begun.
+    /// Spilled items that were begun.
     spill_reads: usize,
-    /// What is being sent: the header, an item or the end of the list.
+    /// The entity that is being sent: the header, an item or the end of the list.
     entity: [u64; WORDS],
-    /// Words sent, those of the header first.
+    /// Words sent, including those of the header.
     sent: usize,
-    /// Words that were begun: entities times eight.
+    /// Words of all entities that were begun: eight for each.
     begun: usize,
     /// Items judged.
     verdicts: usize,
-    /// `succeeded`, and the words that follow it.
+    /// `succeeded`, and the words after it, as far as they were received.
     said: Said,
-    /// The cycle in which the last of them was heard.
+    /// The cycle in which the last of them was received.
     result_at: u64,
-    /// It is looked at for the item in the list manager's hands: nothing comes out of the cache.
+    /// The header is compared with the item that the list manager holds, so nothing comes out of the cache.
     is_held: bool,
-    /// The cache has gone back to the list's head, for all items were sent and none had matched.
+    /// The cache has gone back to the list's head, because all items were sent and none had matched.
     has_settled: bool,
-    /// Which entity behind the header is the end of the list, once that is decided.
+    /// The index, after the header, of the entity that is the end of the list, once this is decided.
     end: Option<usize>,
-    /// The entity behind which nothing is sent any more.
+    /// The last entity that is sent for the header, once this is decided.
     last: Option<usize>,
 }
 
 impl Job {
-    /// Whether the entity with this index may be begun: an item, or the end of the list, which stands behind the last
-    /// item, and behind one that matched if nothing else was begun there.
+    /// Whether the entity with this index may be begun: an item, or the end of the list. The end follows the last item.
+    /// It also follows a matching item if nothing else was begun after that item.
     #[inline]
     fn may_begin(&mut self, index: usize) -> bool {
         if self.last.is_some() || index > self.verdicts + 1 {
@@ -271,7 +274,7 @@ impl Job {
         true
     }
 
-    /// What is left to send of the entity that was begun.
+    /// The words of the current entity that were not sent yet.
     fn rest(&self) -> &[u64] {
         self.entity.get(WORDS - (self.begun - self.sent)..).unwrap_or_default()
     }
@@ -289,11 +292,11 @@ pub struct ListManager {
     /// Items of all lists that are not in local memory.
     elsewhere: usize,
     cache: Cache,
-    /// Cycles that appending and unlinking took, but for items that were used up: those are their headers'.
+    /// Cycles that appending and unlinking took, without items that were used up, which belong to their headers.
     change_cycles: u64,
-    /// Items that unlinking has looked at or moved: what it has cost.
+    /// Items that unlinking has checked or moved: its cost.
     steps: u64,
-    /// Changes that wait for the end of a header: a list is not changed under the unit's eyes.
+    /// Changes that wait for the end of a header, because no list changes while the unit uses it.
     changes: VecDeque<Change>,
     next_handle: u64,
     headers: VecDeque<(Search, Header)>,
@@ -305,13 +308,13 @@ pub struct ListManager {
 }
 
 impl ListManager {
-    /// With one list, which is empty.
+    /// A list manager with one empty list.
     #[must_use]
     pub fn new(timing: Timing, uses: Use, unit: Unit) -> Self {
         Self::with_lists(1, timing, uses, unit)
     }
 
-    /// With so many lists, all empty.
+    /// A list manager with this number of lists, all empty.
     #[must_use]
     pub fn with_lists(lists: usize, timing: Timing, uses: Use, unit: Unit) -> Self {
         Self {
@@ -335,7 +338,7 @@ impl ListManager {
         }
     }
 
-    /// Appends an item to the first list: headers that were not begun yet find it.
+    /// Appends an item to the first list. Headers that have not begun yet find it.
     pub fn append(&mut self, item: Item) -> Handle {
         let handle = Handle(self.next_handle);
         self.next_handle += 1;
@@ -343,10 +346,10 @@ impl ListManager {
         handle
     }
 
-    /// Appends an item to the first list that is there before the first cycle, the cache with its head, too: it costs
-    /// none.
+    /// Appends an item to the first list before the first cycle, and fills the cache from the list's head. This costs
+    /// no cycle.
     pub fn preload(&mut self, item: Item) -> Handle {
-        debug_assert!(self.cycle == 0 && self.job.is_none(), "what costs no cycle is there before the first");
+        debug_assert!(self.cycle == 0 && self.job.is_none(), "items are preloaded before the first cycle");
         let handle = Handle(self.next_handle);
         self.next_handle += 1;
         if let Some(list) = self.lists.first_mut() {
@@ -357,30 +360,28 @@ impl ListManager {
         handle
     }
 
-    /// Appends an item to a list under a handle that no other item has. There is nothing to append to in a list that is
-    /// not among those that the manager was made with.
+    /// Appends an item to a list under a unique handle. If the manager has no such list, nothing happens.
     pub fn link(&mut self, list: usize, handle: Handle, item: Item, store: Store) {
         self.changes.push_back(Change::Link(list, Linked { handle, item, store }));
         self.apply_changes();
     }
 
-    /// Takes an item out of its list: headers that were not begun yet do not find it. One that is gone already stays
-    /// gone.
+    /// Removes an item from its list. Headers that have not begun yet do not find it. Removing it a second time has no
+    /// effect.
     pub fn unlink(&mut self, handle: Handle) {
         self.changes.push_back(Change::Unlink(None, handle));
         self.apply_changes();
     }
 
-    /// Takes an item out of a list of which it is known that the item is in it, if it is in any.
+    /// Removes an item from the only list that can have it.
     pub fn unlink_from(&mut self, list: usize, handle: Handle) {
         self.changes.push_back(Change::Unlink(Some(list), handle));
         self.apply_changes();
     }
 
-    /// Takes all items out of a list that `keeps` does not want, in one pass. It is not for use while a header is
-    /// matched.
+    /// Removes all items from a list for which `keeps` is false, in one pass. No header may be in progress.
     pub fn retain(&mut self, list: usize, mut keeps: impl FnMut(Handle) -> bool) {
-        debug_assert!(self.job.is_none(), "a list is not changed under the unit's eyes");
+        debug_assert!(self.job.is_none(), "no list changes while the unit uses it");
         let Some(list) = self.lists.get_mut(list) else { return };
         self.steps += list.len() as u64;
         let elsewhere = &mut self.elsewhere;
@@ -393,10 +394,10 @@ impl ListManager {
         self.cache.settle(self.cycle, &self.lists);
     }
 
-    /// Puts an item into a list for headers that come before it is appended, in place of whatever is there: the unit
-    /// looks at headers of messages that came unexpected.
+    /// Replaces the contents of a list by an item that is not appended yet. The unit then compares the item with the
+    /// headers of messages that came unexpected.
     pub fn hold(&mut self, list: usize, handle: Handle, item: Item) {
-        debug_assert!(self.job.is_none(), "a list is not changed under the unit's eyes");
+        debug_assert!(self.job.is_none(), "no list changes while the unit uses it");
         if let Some(list) = self.lists.get_mut(list) {
             self.elsewhere -= elsewhere(list);
             list.clear();
@@ -406,7 +407,7 @@ impl ListManager {
         self.cache.change();
     }
 
-    /// Takes back what was put there, unless a message has used it up.
+    /// Takes the held item back, unless a message has used it up.
     pub fn release(&mut self, list: usize) -> Option<Item> {
         self.cache.change();
         let linked = self.lists.get_mut(list)?.pop_front()?;
@@ -414,19 +415,19 @@ impl ListManager {
         Some(linked.item)
     }
 
-    /// Nothing happens for so many cycles but that memory delivers.
+    /// Lets cycles pass in which only memory delivers.
     pub fn rest(&mut self, cycles: u64) {
-        debug_assert!(self.is_idle(), "there is nothing to wait for");
+        debug_assert!(self.is_idle(), "no header waits for its outcome");
         self.cycle = self.cycle.saturating_add(cycles);
     }
 
-    /// Cycles that appending and unlinking took so far, but for items that were used up.
+    /// Cycles that appending and unlinking took so far, without items that were used up.
     #[must_use]
     pub const fn change_cycles(&self) -> u64 {
         self.change_cycles
     }
 
-    /// Items that unlinking has looked at or moved so far: what it has cost this program, not the hardware.
+    /// Items that unlinking has checked or moved so far: its cost for this program, not for the hardware.
     #[must_use]
     pub const fn steps(&self) -> u64 {
         self.steps
@@ -442,28 +443,28 @@ impl ListManager {
         self.headers.push_back((search, header));
     }
 
-    /// What became of the next header, in the order of arrival.
+    /// The result for the next header, in the order of arrival.
     pub fn poll_outcome(&mut self) -> Option<Outcome> {
         self.outcomes.pop_front()
     }
 
-    /// The first list as it is.
+    /// The present items of the first list.
     pub fn list(&self) -> impl Iterator<Item = &Item> {
         self.items(0)
     }
 
-    /// A list as it is.
+    /// The present items of a list.
     pub fn items(&self, list: usize) -> impl Iterator<Item = &Item> {
         self.lists.get(list).into_iter().flatten().map(|linked| &linked.item)
     }
 
-    /// Items that a header would meet at most.
+    /// Maximum number of items that a header would meet.
     #[must_use]
     pub fn searched(&self, search: Search) -> usize {
         items_of(&self.lists, search)
     }
 
-    /// Begins anew with another unit. Headers that have no outcome yet are forgotten; the lists stay.
+    /// Restarts with another unit. Headers without an outcome are forgotten; the lists stay.
     pub fn restart(&mut self, unit: Unit) {
         self.unit = unit;
         self.walks = Walks::default();
@@ -492,7 +493,7 @@ impl ListManager {
         self.job.is_none() && self.headers.is_empty()
     }
 
-    /// Goes on until every header has its outcome, giving each `watchdog` cycles.
+    /// Runs until every header has its outcome, with `watchdog` cycles for each.
     ///
     /// # Errors
     /// [`Misbehaved`].
@@ -500,8 +501,8 @@ impl ListManager {
         self.run_within(watchdog, u64::MAX)
     }
 
-    /// The same, and the unit issues at most about so many words for all of it. A cycle in which it waits costs this
-    /// program nothing, however long a list or a bus makes the wait; a word that it issues does.
+    /// The same, with a budget of about `words` words that the unit may issue for all headers. A cycle in which the
+    /// unit waits costs this program nothing, however long a list or a bus makes the wait. A word that it issues does.
     ///
     /// # Errors
     /// [`Misbehaved`].
@@ -522,7 +523,7 @@ impl ListManager {
         Ok(())
     }
 
-    /// One cycle.
+    /// Executes one cycle.
     ///
     /// # Errors
     /// [`Misbehaved`].
@@ -530,8 +531,8 @@ impl ListManager {
         self.advance(1)
     }
 
-    /// The next cycle, and up to `most` in which nothing is to be decided: until an entity has been sent, or something
-    /// that the unit wrote is there.
+    /// Executes the next cycle, and up to `most` cycles in which nothing has to be decided. Ends when an entity was
+    /// sent, or when a word that the unit wrote is available.
     fn advance(&mut self, most: u64) -> Result<(), Misbehaved> {
         while let Some(word) = self.fifos.take_output(self.cycle) {
             self.on_output(word)?;
@@ -576,8 +577,8 @@ impl ListManager {
         });
     }
 
-    /// Begins to send the next entity, if one may be begun. In how many cycles to try again, if nothing that the unit
-    /// writes comes before.
+    /// Begins to send the next entity, if one may be begun. Returns after how many cycles to try again, if the unit
+    /// writes nothing before.
     fn begin_entity(&mut self) -> u64 {
         let Some(job) = &mut self.job else {
             let pause = if self.headers.is_empty() { 0 } else { self.free_at.saturating_sub(self.cycle) };
@@ -621,7 +622,7 @@ impl ListManager {
 
     fn on_output(&mut self, word: u64) -> Result<(), Misbehaved> {
         let Some(job) = &mut self.job else { return Err(Misbehaved::Answer { word, due: Due::Nothing }) };
-        // A verdict on something that was not begun is none.
+        // A verdict on an entity that was not begun is invalid.
         let is_begun = job.sent > (job.verdicts + 1) * WORDS;
         match (job.said, word) {
             (Said::Nothing, FAILED) if is_begun => {
@@ -632,7 +633,7 @@ impl ListManager {
             }
             (Said::Nothing, SUCCEEDED) if is_begun && job.verdicts < job.items => {
                 job.said = Said::Succeeded;
-                // What was begun behind it is sent to its end, and nothing behind that.
+                // An entity that was begun after the item is sent completely, and nothing after it.
                 let begun = job.sent.saturating_sub(WORDS).div_ceil(WORDS);
                 if begun > job.verdicts + 1 {
                     job.last = Some(begun - 1);
@@ -653,7 +654,7 @@ impl ListManager {
         Ok(())
     }
 
-    /// An item is used for what it has, whatever the program says.
+    /// An item that is consumed bounds the result, whatever the program says.
     fn check_result(&self, offset: u64, length: u64) -> Result<(), Misbehaved> {
         let is_right = |job| is_result((self.uses, &self.lists), job, job.verdicts, offset, length);
         if self.job.as_ref().is_none_or(is_right) {
@@ -662,7 +663,7 @@ impl ListManager {
         Err(Misbehaved::Result { offset, length })
     }
 
-    /// The header is over.
+    /// The header has ended.
     fn end(&mut self) {
         if self.is_looking() {
             self.see_end();
@@ -673,7 +674,7 @@ impl ListManager {
             Said::All { offset, length } => self.take(job.search, job.verdicts, offset, length),
             _ => None,
         };
-        // A result is commanded, told and written back while the unit drains the item behind it.
+        // The list manager sends command and event and writes the item back, while the unit drains the next item.
         let worked_until = taken.map_or(0, |taken| {
             let told_at = job.result_at + steps.result();
             told_at + self.write_back(told_at, taken.is_unlinked)
@@ -681,7 +682,7 @@ impl ListManager {
         self.free_at = worked_until.max(self.cycle + steps.hear) + steps.pull;
         self.outcomes.push_back(Outcome {
             matched: taken,
-            // Behind the last item, the end of the list was judged.
+            // After the last item, the unit also judged the end of the list.
             traversed: if taken.is_some() { job.verdicts + 1 } else { job.verdicts.saturating_sub(1) },
             spill_reads: job.spill_reads,
             cycles: self.free_at - job.began,
@@ -689,8 +690,8 @@ impl ListManager {
         self.apply_changes();
     }
 
-    /// An item has taken a message: no further one is sent, and the item in local memory is changed. In how many
-    /// cycles.
+    /// An item has taken a message. No further item is sent, and the item in local memory is changed. Returns the
+    /// cycles for this.
     fn write_back(&mut self, now: u64, is_unlinked: bool) -> u64 {
         let steps = self.timing.steps;
         self.cache.settle(now, &self.lists);
@@ -747,7 +748,7 @@ impl ListManager {
                     self.cache.write(self.free_at.max(self.cycle), WORDS as u64);
                     return steps.append();
                 }
-                // Its words go elsewhere.
+                // The item's words are in another memory.
                 steps.link_words
             }
             Change::Unlink(Some(list), handle) => {
@@ -764,7 +765,7 @@ impl ListManager {
         }
     }
 
-    /// Takes an item out of a list, if it is there.
+    /// Removes an item from a list, if it is there.
     fn remove(&mut self, list: usize, handle: Handle) -> bool {
         let Some(list) = self.lists.get_mut(list) else { return false };
         let (removed, looked_at) = remove(list, handle);
@@ -840,13 +841,13 @@ mod tests {
         }
     }
 
-    /// Cycles of the last of a few headers.
+    /// Cycles of the last of four headers.
     fn cycles(manager: &mut ListManager) -> u64 {
         run(manager, 4).last().unwrap().cycles
     }
 
     #[test]
-    fn two_places_cover_a_round_trip_of_sixteen_cycles_and_three_of_twenty_four() {
+    fn two_cache_slots_cover_16_cycles_and_three_cover_24() {
         let cost = |cache_items, memory_latency, misses: usize| {
             let timing = Timing { cache_items, memory_latency, ..Timing::default() };
             let unit = Unit::new(&portals().unwrap()).unwrap();
@@ -865,7 +866,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_the_cache_of_another_list_is_not_there() {
+    fn cached_items_of_another_list_are_discarded() {
         let unit = Unit::new(&portals().unwrap()).unwrap();
         let mut manager = ListManager::with_lists(2, Timing::default(), Use::Keep, unit);
         for list in 0..2 {
@@ -879,12 +880,12 @@ mod tests {
         };
         cost(&mut manager, 0);
         let costs = [0, 1, 1, 0].map(|list| cost(&mut manager, list));
-        // Behind a header's eight words, of the ten cycles that memory takes two are left.
+        // After a header's eight words, two of the ten cycles of memory are left.
         assert_eq!(costs, [36, 38, 36, 38]);
     }
 
     #[test]
-    fn what_was_unlinked_is_not_in_the_cache() {
+    fn unlinked_items_leave_the_cache() {
         let unit = Unit::new(&portals().unwrap()).unwrap();
         let timing = Timing { memory_latency: 40, ..Timing::default() };
         let mut manager = ListManager::new(timing, Use::Keep, unit);
@@ -894,8 +895,8 @@ mod tests {
         handles[..2].iter().for_each(|handle| manager.unlink(*handle));
         let [outcome] = run(&mut manager, 1)[..] else { panic!("one outcome") };
         assert_eq!(outcome.matched.unwrap().handle, handles[2]);
-        // It was asked for when the first was unlinked, 40 cycles before it is here. Unlinking the second takes three
-        // of them, the header's words eight.
+        // The item was requested when the first one was unlinked, 40 cycles before it arrives. Unlinking the second
+        // item takes three of these cycles, and the header's words take eight.
         assert_eq!(outcome.cycles, 36 + 40 - 3 - 8);
     }
 
@@ -903,10 +904,10 @@ mod tests {
     fn the_cache_is_filled_again_when_an_item_is_used_up() {
         let mut manager = manager(Use::Consume, vec![Item { threshold: 1, ..ITEM }; 9]);
         let outcomes = run(&mut manager, 9);
-        // The links of an item that is used up are written one cycle longer than the flush takes.
+        // Writing the links of a used-up item takes one cycle longer than the flush.
         assert!(outcomes[1..].iter().all(|outcome| outcome.cycles == 37), "{outcomes:?}");
         assert_eq!(manager.list().count(), 0);
-        assert_eq!(manager.change_cycles(), 0, "that is the headers' own");
+        assert_eq!(manager.change_cycles(), 0, "these cycles belong to the headers");
     }
 
     #[test]
@@ -916,11 +917,11 @@ mod tests {
         assert_eq!(manager.change_cycles(), 2 * (2 + 8));
         manager.on_header(HEADER);
         manager.tick().unwrap();
-        assert_eq!(manager.state().matching, None, "the header waits for them");
+        assert_eq!(manager.state().matching, None, "the header waits for the changes");
         manager.run(1_000).unwrap();
         manager.unlink(handles[0]);
         manager.unlink(handles[0]);
-        assert_eq!(manager.change_cycles(), 20 + 3, "what is gone costs nothing");
+        assert_eq!(manager.change_cycles(), 20 + 3, "an item that is gone costs nothing");
     }
 
     #[test]
@@ -958,7 +959,7 @@ mod tests {
         (0..12).for_each(|_| manager.tick().unwrap());
         manager.unlink(first);
         manager.run(1_000).unwrap();
-        assert_eq!(manager.poll_outcome().unwrap().matched.unwrap().handle, first, "it had begun");
+        assert_eq!(manager.poll_outcome().unwrap().matched.unwrap().handle, first, "the header had begun");
         assert_eq!(manager.poll_outcome().unwrap().matched, None);
     }
 
@@ -988,7 +989,7 @@ mod tests {
         assert_eq!(manager.run(500), Err(Misbehaved::Watchdog { cycles: 500 }));
     }
 
-    /// Items and headers of few classes, so that many differ in one thing alone.
+    /// Items and headers of few classes, so that many of them differ in only one property.
     fn any_item() -> impl Strategy<Value = Item> {
         let bits = prop_oneof![6 => Just(6_u64), 1 => Just(5_u64)];
         let masks = prop_oneof![4 => Just(u64::MAX), 1 => Just(!1_u64), 1 => Just(!3_u64)];
@@ -1013,7 +1014,7 @@ mod tests {
         )
     }
 
-    /// The built-in program with some words of it replaced, moved or left out.
+    /// The built-in program with some of its words replaced, moved or removed.
     fn any_program() -> impl Strategy<Value = Vec<niclab_isa::Word>> {
         let changes = prop::collection::vec((0..44_usize, 0..44_usize), 0..3);
         changes.prop_map(|changes| {
@@ -1038,8 +1039,7 @@ mod tests {
         )
     }
 
-    /// A program, its list manager and items, headers, how long there is nothing to do between them, and what a header
-    /// may take.
+    /// A program, its list manager and items, headers, the idle time between them, and the budget of a header.
     #[derive(Clone, Debug)]
     struct Case {
         program: Vec<niclab_isa::Word>,
@@ -1072,7 +1072,7 @@ mod tests {
             })
     }
 
-    /// Holds the list manager with automata to the one without. How many headers went in one step.
+    /// Compares the list manager with automata to the one without. Returns how many headers took one step.
     fn hold(case: &Case) -> u64 {
         let Case { program, timing, items, headers, rests, watchdog, words } = case;
         let mut managers = [false, true].map(|is_automated| {
@@ -1126,7 +1126,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn automata_are_the_list_manager_and_its_unit(case in any_case()) {
+        fn automata_equal_the_list_manager_and_its_unit(case in any_case()) {
             hold(&case);
         }
     }
@@ -1136,7 +1136,7 @@ mod tests {
         let mut runner = proptest::test_runner::TestRunner::deterministic();
         let whole = |_| {
             let mut case = Strategy::new_tree(&any_case(), &mut runner).unwrap().current();
-            // What no item is spilled of, for they are not for one step, and what short lists are left of.
+            // A single step excludes spilled items, and needs a short list.
             case.items.truncate(3);
             case.items.iter_mut().for_each(|(_, store, times)| (*store, *times) = (1, 1 + *times % 2));
             hold(&case)

@@ -27,7 +27,7 @@
 //!
 //! # Departures from the paper
 //!
-//! `docs/MATCH.md` has the same list for readers of the manual.
+//! `docs/use/MATCH.md` has the same list for readers of the manual.
 //!
 //! * The paper has no network: frames, link and check word are ours.
 //! * One list manager has the lists of all portals. It processes one header at a time, and all lists share its cache.

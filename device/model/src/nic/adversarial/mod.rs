@@ -1,7 +1,7 @@
 //! What a NIC may do to its host and kind hardware seldom does, for those who write drivers.
 //!
 //! [`AdversarialNic`] stands around any model, as [`super::fault_injector::FaultyNic`] does, and passes on all that the
-//! model wants done; of what the host sees it holds some back ([`Adversarial`]), by rules of the manual (docs/DEVICE.md):
+//! model wants done; of what the host sees it holds some back ([`Adversarial`]), by rules of the manual (docs/driver/DEVICE.md):
 //!
 //! * completions of one port keep their order, and so do its status lines and counters. Beside that every order is
 //!   allowed: of different ports, and of a port's completions and its counts;

@@ -1,7 +1,7 @@
 //! How an adversarial card looks at pages: in any order, taking as much as it likes, with a doorbell word that changes at
 //! every look.
 //!
-//! The word follows the manual's rule (docs/DEVICE.md, section 5) all the same: while it says that no doorbell is
+//! The word follows the manual's rule (docs/driver/DEVICE.md, section 5) all the same: while it says that no doorbell is
 //! needed, the card is bound to look again by itself; before the card sleeps it asks for doorbells, executes a full
 //! barrier, and looks once more.
 

@@ -240,7 +240,7 @@ fn fates_at(desk: &Desk, world: &mut World<'_>, is_disturbed: bool) -> Vec<(Fate
     fates
 }
 
-/// What docs/FAULTS.md promises, and no more: the n-th opportunity of a kind has its fate, whatever else happens.
+/// What docs/use/FAULTS.md promises, and no more: the n-th opportunity of a kind has its fate, whatever else happens.
 #[test]
 fn the_same_seed_gives_the_same_fates() {
     let first = fates(SEED, false);

@@ -282,7 +282,7 @@ fn what_takes_a_wrong_way_is_found() {
 #[test]
 fn words_that_mean_nothing_are_found() {
     hold(&[
-        ("conf4", &[("[components]", "[components")], "[components", ["", "docs/ASSEMBLIES.md"]),
+        ("conf4", &[("[components]", "[components")], "[components", ["", "docs/use/ASSEMBLIES.md"]),
         (
             "conf4",
             &[("[components]", "[component]")],

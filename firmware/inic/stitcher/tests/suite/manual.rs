@@ -1,9 +1,9 @@
-//! The assembly in docs/ASSEMBLIES.md is one, and its table of components is the table of kinds.
+//! The assembly in docs/use/ASSEMBLIES.md is one, and its table of components is the table of kinds.
 
 use niclab_components::kinds::{Direction, KINDS, Port, Row, Source, Values};
 use niclab_components::{Block, Bundled};
 
-const MANUAL: &str = include_str!("../../../../../docs/ASSEMBLIES.md");
+const MANUAL: &str = include_str!("../../../../../docs/use/ASSEMBLIES.md");
 
 #[test]
 fn the_assembly_of_the_manual_is_conf1() {
@@ -65,5 +65,5 @@ fn the_table_of_the_manual_is_the_table_of_kinds() {
     let head =
         "| kind | block | in | out | parameters (default; limits) | FF/LUT |\n|---|---|---|---|---|---|\n";
     let found = MANUAL.split(head).nth(1).and_then(|rest| rest.split("\n\n").next()).unwrap_or_default();
-    assert_eq!(found.trim_end(), table.trim_end(), "docs/ASSEMBLIES.md has this table:\n{head}{table}");
+    assert_eq!(found.trim_end(), table.trim_end(), "docs/use/ASSEMBLIES.md has this table:\n{head}{table}");
 }

@@ -1,13 +1,13 @@
-//! The program in docs/match/MACHINE.md is one, and its table of statements holds only what the assembler reads.
+//! The program in docs/use/match/MACHINE.md is one, and its table of statements holds only what the assembler reads.
 
 use niclab_asm::assemble;
 
-const MANUAL: &str = include_str!("../../../../../docs/match/MACHINE.md");
+const MANUAL: &str = include_str!("../../../../../docs/use/match/MACHINE.md");
 
 #[test]
 fn the_program_of_the_manual_assembles_without_a_warning() {
     let program =
-        MANUAL.split("```\n").nth(1).expect("docs/match/MACHINE.md shows a program between ``` lines");
+        MANUAL.split("```\n").nth(1).expect("docs/use/match/MACHINE.md shows a program between ``` lines");
     let assembled = assemble(program).unwrap_or_else(|rejected| panic!("{rejected:?}"));
     assert_eq!(assembled.warnings, []);
     assert_eq!(assembled.words.len(), 6);
@@ -16,7 +16,7 @@ fn the_program_of_the_manual_assembles_without_a_warning() {
 #[test]
 fn the_statements_of_the_manual_are_statements() {
     let table = MANUAL.split("### Statements").nth(1).and_then(|rest| rest.split("\n\n").nth(1));
-    let rows = table.expect("docs/match/MACHINE.md has a table of statements").lines().skip(2);
+    let rows = table.expect("docs/use/match/MACHINE.md has a table of statements").lines().skip(2);
     let mut statements = 0;
     for row in rows {
         let row = row.replace("\\|", "\x01");

@@ -109,7 +109,7 @@ struct Claim {
 }
 
 /// What no source gives, and was chosen for no number.
-const OPEN: &str = "what the paper leaves open of processors; docs/PROCESSORS.md has each decision";
+const OPEN: &str = "what the paper leaves open of processors; docs/design/PROCESSORS.md has each decision";
 
 const AGREES: &str = "";
 const LEARNED: &str = "with learned branches an item takes 11 cycles: 15 instructions, 7 of them loads of two issue slots \

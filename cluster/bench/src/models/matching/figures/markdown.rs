@@ -1,4 +1,4 @@
-//! The figures as tables, for docs/figures/match.md.
+//! The figures as tables, for docs/reference/figures/match.md.
 
 use std::fmt::Write as _;
 
@@ -14,8 +14,8 @@ const ABOUT: &str = "\
 
 The benchmark of the paper's Figure 5: 64 identical headers against lists of 10, 30, 100 and 300 items, first to the list's end
 to fill caches, then from its first item to its last in tenths. All times are model time, at 500 MHz for every machine. The
-match unit is the NIC's own, engine and list manager, cycle by cycle; [what the processors are](../PROCESSORS.md). Written by
-`niclab validation --into docs`; a test holds it. The drawing has the processors with items from memory.
+match unit is the NIC's own, engine and list manager, cycle by cycle; [what the processors are](../../design/PROCESSORS.md). Written by
+`niclab validation --into docs/reference`; a test holds it. The drawing has the processors with items from memory.
 
 ![Time and ratio to ideal hardware over the items traversed](match.svg)
 ";
@@ -47,7 +47,7 @@ fn match_unit(text: &mut String, rows: &[Compared]) {
 fn between(text: &mut String, measured: &Measurements) {
     *text += "\n## What lies between two headers\n\n\
               From `done` to the next header's first word. Section 3.2 says what the list manager does then and not how long \
-              it takes; [INSIDE.md](../match/INSIDE.md) has the steps with their cycles. The DMA command, the event and \
+              it takes; [INSIDE.md](../../use/match/INSIDE.md) has the steps with their cycles. The DMA command, the event and \
               what is written back lie within the flush. The first row is what no list manager could go below: the unit's \
               own cycles, and those until they are heard. Over ideal hardware of 24 cycles and 8 an item.\n\n\
               | from done to the next header | a match takes | 64 matches | 1 item | 10 items | 30 items |\n\
@@ -117,7 +117,7 @@ const SETS: [(Which, &str, &str); 3] = [
 
 fn claims(text: &mut String, measured: &Measurements) {
     *text += "\n## The paper's claims about processors\n\nThree sets of processors, whose decisions \
-              [stand here](../PROCESSORS.md). Shares of ideal hardware after the reading that fits the paper's ratios, 24 + 8 \
+              [stand here](../../design/PROCESSORS.md). Shares of ideal hardware after the reading that fits the paper's ratios, 24 + 8 \
               cycles for each item. What differs is known to: the figures fail where a claim ceases to hold, and where one \
               begins to that is said to differ.\n";
     for (which, title, what) in SETS {

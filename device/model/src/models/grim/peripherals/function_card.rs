@@ -13,7 +13,7 @@ pub(super) static KIND: Kind = Kind {
     name: "function-card",
     channel_key: "function_card_channel",
     help: "The channel of a card on the node's bus that applies a function to messages: the check sequence (CRC-32) of each. \
-           docs/DEVICE.md says how it gets another one. 0: the node has none.",
+           docs/driver/DEVICE.md says how it gets another one. 0: the node has none.",
     memory_bytes: 1 << 20,
     has_station: false,
     machines: ["function_card", "function_card"],

@@ -1,25 +1,25 @@
-//! The cache of a few items (section 3.2), and local memory's one port that fills it.
+//! The cache of a few items (section 3.2), and the only port of local memory, which fills it.
 //!
-//! It holds the items that come next: between headers the first ones of the list that was searched last, behind a
-//! header's begin those behind the item that is being sent. The walk goes along the list's links and asks for an item
-//! as soon as a place is free. The item that is being sent stands in a register of its own, which is free while a
-//! header is passed on: so at a header's begin the first item that is not in the cache is asked for. Behind the list's
-//! last item, and when what a message leaves of its item is known, the walk begins at the head again.
+//! The cache holds the next items. Between headers these are the first items of the list that was searched last. After
+//! a header's begin they are the items after the one that is being sent. The walk follows the list's links and requests
+//! an item as soon as a slot is free. The item that is being sent is in a register of its own, which is free while a
+//! header is sent. So at a header's begin, the first item that is not in the cache is requested. The walk returns to
+//! the head after the list's last item, and when the new state of a message's item is known.
 
 use alloc::collections::VecDeque;
 
 use super::{Handle, Linked, Search, Store, item_at, items_of};
 use crate::models::matching::item::WORDS;
 
-/// Items that are held at most: in as many places as a cache may have, and in the register. Section 3.2: "two or three
-/// 64 byte items". A power of two.
+/// Maximum number of items held: in the slots that a cache may have, and in the register. Section 3.2: "two or three 64
+/// byte items". A power of two.
 const MOST: usize = 4;
 
-/// An item that is here, or on its way.
+/// An item that has arrived, or is on its way.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     handle: Handle,
-    /// The cycle in which its first word is here. The others follow, one a cycle.
+    /// The cycle in which its first word arrives. The others follow, one in each cycle.
     at: u64,
 }
 
@@ -28,24 +28,24 @@ struct Held {
 pub(super) struct Cache {
     places: usize,
     latency: u64,
-    /// Whose items it holds.
+    /// The search whose items it holds.
     search: Search,
-    /// A ring, in the order of the walk: the item at the walk's place n is at n modulo its size. Which places it holds,
-    /// the first one and the one behind the last, is below.
+    /// A ring, in the order of the walk: the walk's item n is at index n modulo its size. `first` is the first item
+    /// that it holds, and `next` the one after the last.
     held: [Held; MOST],
     first: usize,
-    /// The place in the walk of what is asked for next.
+    /// The walk's index of the item that is requested next.
     next: usize,
-    /// How many places the walk has.
+    /// Number of items of the walk.
     items: usize,
-    /// Lists were changed since what is held was last compared with them, and their items were counted.
+    /// Lists have changed since the held items were last compared with them, and since their items were counted.
     is_stale: bool,
-    /// When the port has delivered all that it was asked for.
+    /// When the port has delivered all requested items.
     port_free_at: u64,
 }
 
 impl Cache {
-    /// With so many places, but at most one less than [`MOST`].
+    /// A cache with this number of slots, but with at most one less than [`MOST`].
     pub(super) fn new(places: usize, latency: u64) -> Self {
         Self {
             places: places.min(MOST - 1),
@@ -60,24 +60,24 @@ impl Cache {
         }
     }
 
-    /// Items that it holds at most.
+    /// Maximum number of items that it holds.
     pub(super) const fn places(&self) -> usize {
         self.places
     }
 
-    /// What was there before the first cycle.
+    /// Fills the cache before the first cycle.
     pub(super) fn preload(&mut self, lists: &[VecDeque<Linked>]) {
         self.settle(0, lists);
         self.held.iter_mut().for_each(|held| held.at = 0);
         self.port_free_at = 0;
     }
 
-    /// Lists change: what is held may not be at their heads any more.
+    /// Lists have changed. The held items may not be at their heads any more.
     pub(super) const fn change(&mut self) {
         self.is_stale = true;
     }
 
-    /// A header begins. What is held of another list, or is not at its head any more, is forgotten.
+    /// A header begins. Items of another list, or items that are not at its head any more, are discarded.
     #[inline]
     pub(super) fn begin(&mut self, now: u64, search: Search, lists: &[VecDeque<Linked>]) {
         if search != self.search {
@@ -88,7 +88,7 @@ impl Cache {
         self.fill(now, self.places + 1, lists);
     }
 
-    /// In which cycle the first word of the walk's next item is here, which is in local memory.
+    /// The cycle in which the first word of the walk's next item arrives. The item must be in local memory.
     #[inline]
     pub(super) fn arrival(&mut self, now: u64, lists: &[VecDeque<Linked>]) -> u64 {
         if self.first == self.next {
@@ -98,33 +98,34 @@ impl Cache {
         if self.first == self.next { now } else { self.held[self.first % MOST].at }
     }
 
-    /// The item at `index` leaves for the unit, whether out of the cache or past it.
+    /// The item at `index` leaves for the unit, from the cache or past it.
     #[inline]
     pub(super) fn leave(&mut self, now: u64, index: usize, is_cached: bool, lists: &[VecDeque<Linked>]) {
         if is_cached && self.first != self.next {
             self.first += 1;
         }
         if self.next <= index {
-            // Nothing is held of what stands behind an item that passes by.
+            // When an item bypasses the cache, the cache holds none of the items after it.
             (self.first, self.next) = (index + 1, index + 1);
         }
         self.fill(now, self.places, lists);
     }
 
-    /// No further item is sent for a header, or a list has changed between headers: back to the head.
+    /// Goes back to the head, because no further item is sent for a header, or because a list has changed between
+    /// headers.
     #[inline]
     pub(super) fn settle(&mut self, now: u64, lists: &[VecDeque<Linked>]) {
         self.rewind(lists);
         self.fill(now, self.places, lists);
     }
 
-    /// Words are written to local memory.
+    /// Occupies the port with words that are written to local memory.
     pub(super) fn write(&mut self, now: u64, words: u64) {
         self.port_free_at = self.port_free_at.max(now) + words;
     }
 
-    /// Keeps what stands at the head of what is searched, in its order. Where nothing has changed that is all or
-    /// nothing.
+    /// Keeps the held items that are at the head of the search, in its order. If no list has changed, these are all of
+    /// them or none.
     #[inline]
     fn rewind(&mut self, lists: &[VecDeque<Linked>]) {
         if self.is_stale {
@@ -134,7 +135,7 @@ impl Cache {
         }
     }
 
-    /// Keeps what stands at the head of lists that have changed, in their order.
+    /// Keeps the held items that are at the head of changed lists, in their order.
     #[inline(never)]
     fn compare(&mut self, lists: &[VecDeque<Linked>]) {
         let (before, mut head) = (self.held, 0);
@@ -149,13 +150,13 @@ impl Cache {
         (self.items, self.is_stale) = (items_of(lists, self.search), false);
     }
 
-    /// Asks for items until as many are held as may be. It does not run past one that is not in local memory.
+    /// Requests items until `most` are held. It stops at an item that is not in local memory.
     #[inline]
     fn fill(&mut self, now: u64, most: usize, lists: &[VecDeque<Linked>]) {
         while self.next < self.items && self.next - self.first < most && self.ask(now, lists) {}
     }
 
-    /// Asks for the walk's next item, if it is in local memory.
+    /// Requests the walk's next item, if it is in local memory.
     #[inline(never)]
     fn ask(&mut self, now: u64, lists: &[VecDeque<Linked>]) -> bool {
         let linked = item_at(lists, self.search, self.next).filter(|linked| linked.store == Store::Card);
@@ -168,8 +169,8 @@ impl Cache {
     }
 }
 
-/// What decides on the cycles that the cache and the port take. Places count from an item of the walk, cycles from one
-/// of them.
+/// The state that determines the cycles of the cache and the port. Indices are relative to an item of the walk, times
+/// to a cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Phase {
     first: isize,
@@ -179,8 +180,8 @@ pub(super) struct Phase {
 }
 
 impl Cache {
-    /// What decides in cycle `now`, with the walk at `index`. What came before then, or is free since, is the same as
-    /// if now. None while lists that have changed were not looked at.
+    /// The state in cycle `now`, with the walk at `index`. All earlier times count as `now`. `None` if lists have
+    /// changed and were not compared since.
     pub(super) fn phase(&self, now: u64, index: usize) -> Option<Phase> {
         let held = self.next.checked_sub(self.first).filter(|held| *held <= MOST && !self.is_stale)?;
         let mut at = [0; MOST];
@@ -191,7 +192,7 @@ impl Cache {
         Some(Phase { first, held, at, port_free_at: self.port_free_at.saturating_sub(now) })
     }
 
-    /// Is as it was in such a phase.
+    /// Sets this state.
     pub(super) fn set_phase(&mut self, now: u64, index: usize, phase: &Phase, lists: &[VecDeque<Linked>]) {
         self.first = index.saturating_add_signed(phase.first);
         self.next = self.first + phase.held;

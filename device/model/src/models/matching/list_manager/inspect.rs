@@ -1,4 +1,4 @@
-//! What a list manager holds between two cycles, for debuggers and waveforms. It changes nothing.
+//! The state of a list manager between two cycles, for debuggers and waveforms. Reading it changes nothing.
 
 use alloc::vec::Vec;
 
@@ -8,13 +8,13 @@ use crate::models::matching::item::Item;
 /// A list manager between two cycles.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
-    /// The input FIFO, the word that the unit takes next first. All of them can be taken in the next cycle.
+    /// The input FIFO, in the order in which the unit takes its words. All of them can be taken in the next cycle.
     pub input: Vec<u64>,
     /// Words on their way from the unit, the oldest first.
     pub output: Vec<Travelling>,
     /// The header that is being matched.
     pub matching: Option<Matching>,
-    /// Headers behind it.
+    /// Headers that wait after it.
     pub headers_waiting: usize,
     /// No header begins before this cycle.
     pub free_at: u64,
@@ -25,7 +25,7 @@ pub struct State {
 pub struct Travelling {
     /// The word.
     pub word: u64,
-    /// The first cycle, of those to come, in which it can be taken.
+    /// The first future cycle in which it can be taken.
     pub from_cycle: u64,
 }
 
@@ -34,29 +34,29 @@ pub struct Travelling {
 pub struct Matching {
     /// The cycle in which it began.
     pub began: u64,
-    /// Words sent for it, its own eight first.
+    /// Words sent for the header, including its own eight.
     pub sent: usize,
     /// Items judged, the end of the list included.
     pub judged: usize,
-    /// What the unit is to say next.
+    /// The word that the unit must write next.
     pub phase: Phase,
 }
 
-/// What a list manager waits for.
+/// The word that a list manager waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// A verdict on the next item.
     Verdict,
-    /// The offset, behind `succeeded`.
+    /// The offset, after `succeeded`.
     Offset,
-    /// The length, behind the offset.
+    /// The length, after the offset.
     Length,
-    /// `done`, behind the length.
+    /// `done`, after the length.
     Done,
 }
 
 impl ListManager {
-    /// What it holds. [`Self::cycle`] is the cycle that comes next.
+    /// The present state. [`Self::cycle`] is the next cycle.
     #[must_use]
     pub fn state(&self) -> State {
         let travelling = |(from_cycle, word)| Travelling { word, from_cycle };
@@ -80,7 +80,7 @@ impl ListManager {
         }
     }
 
-    /// The list as it is, each item with the handle that it got.
+    /// The first list, each item with its handle.
     pub fn linked(&self) -> impl Iterator<Item = (Handle, &Item)> {
         self.lists.first().into_iter().flatten().map(|linked| (linked.handle, &linked.item))
     }

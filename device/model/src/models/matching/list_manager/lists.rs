@@ -1,4 +1,4 @@
-//! Lists of items, and the walk along one of them, or along two as if they were one.
+//! Lists of items, and the walk along one list, or along two as if they were one.
 
 use alloc::collections::VecDeque;
 
@@ -10,8 +10,8 @@ pub(super) fn elsewhere(list: &VecDeque<Linked>) -> usize {
     list.iter().filter(|linked| linked.store != Store::Card).count()
 }
 
-/// Takes the item with a handle out of a list: the item, if it was there, and how many items were looked at or moved
-/// for it. Handles rise in a list, but for where their numbers begin anew: there all items are looked at.
+/// Removes the item with a handle from a list. Returns the item, if it was there, and how many items were checked or
+/// moved. Handles ascend in a list, except where their numbers wrap around. In such a list all items are checked.
 pub(super) fn remove(list: &mut VecDeque<Linked>, handle: Handle) -> (Option<Linked>, u64) {
     let guess = list.partition_point(|linked| linked.handle < handle);
     let mut steps = u64::from(list.len().max(1).ilog2()) + 1;
@@ -27,7 +27,7 @@ pub(super) fn remove(list: &mut VecDeque<Linked>, handle: Handle) -> (Option<Lin
     (removed, steps + place.min(list.len() - place) as u64)
 }
 
-/// Whether the item at `index`, where it is used for what it has, and the message have these bytes.
+/// Whether a result is valid. If items are consumed, it must be inside the message and the item at `index`.
 pub(super) fn is_result(
     (uses, lists): (Use, &[VecDeque<Linked>]),
     job: &Job,
@@ -40,13 +40,13 @@ pub(super) fn is_result(
     uses == Use::Keep || length <= job.length && item().is_some_and(is_inside)
 }
 
-/// How many items a search has before it.
+/// Number of items that a search can meet.
 pub(super) fn items_of(lists: &[VecDeque<Linked>], search: Search) -> usize {
     let items = |list: usize| lists.get(list).map_or(0, VecDeque::len);
     items(search.first) + search.then.map_or(0, items)
 }
 
-/// The item at a place of a walk along what is searched.
+/// The item at an index of the walk along a search's lists.
 #[inline]
 pub(super) fn item_at(lists: &[VecDeque<Linked>], search: Search, index: usize) -> Option<&Linked> {
     let first = lists.get(search.first);
@@ -56,7 +56,7 @@ pub(super) fn item_at(lists: &[VecDeque<Linked>], search: Search, index: usize) 
     }
 }
 
-/// The list and the place in it of an item of a search.
+/// The list, and the index in it, of a search's item.
 pub(super) fn locate(lists: &[VecDeque<Linked>], search: Search, index: usize) -> Option<(usize, usize)> {
     let in_first = lists.get(search.first).map_or(0, VecDeque::len);
     match index.checked_sub(in_first) {

@@ -1,14 +1,18 @@
-//! A timing automaton for the walk along a list: what happens from one entity to the next, from a header's begin to its
-//! end, found once and then done at once.
+//! A timing automaton for the walk along a list. It records once what happens from one entity to the next, from a
+//! header's begin to its end, and then repeats this at once.
 //!
-//! All that decides how these cycles pass is a [`Phase`]: the unit's place, how many words wait, which verdicts are on
-//! their way, what the cache holds and when it comes, and how near the list's end is. From there a step leads to
-//! another phase, or to the header's end, for each class of data: the unit's way through its program, with what data
-//! must be for it to go that way ([`Path`]). Phases and steps are seen as they are first passed by the list manager
-//! itself, and only where all items that decide are in local memory. Steps that a header went from its begin to its end
-//! are put together to one ([`Whole`]), if they are few: so a short search is one step, and of its header and items
-//! only that is computed which its answer depends on. Everything else, and data of a class that was not met, is for the
-//! list manager, word by word or not. So is what it does between two headers.
+//! A [`Phase`] is the complete state that decides how these cycles pass: the unit's position in its program, the number
+//! of waiting words, the verdicts on their way, the items in the cache and their arrival, and the distance to the
+//! list's end.
+//!
+//! For each class of data, a step leads from a phase to another one, or to the header's end. A step has the unit's path
+//! through its program, and the conditions on the data for this path ([`Path`]). The automaton records phases and steps
+//! when the list manager itself first passes them. It does so only if all items that decide are in local memory.
+//!
+//! If a header takes few steps from its begin to its end, they are joined to one ([`Whole`]). So a short search is one
+//! step, which computes only those parts of header and items that its answer depends on. The list manager does
+//! everything else, including data of a new class, with the unit's automaton or word by word. It also does its own work
+//! between two headers.
 
 #[cfg(any(test, debug_assertions))]
 mod beside;
@@ -23,49 +27,51 @@ use crate::models::matching::item::{Item, WORDS};
 use crate::models::matching::program::{DONE, FAILED, SUCCEEDED};
 use crate::models::matching::unit::{Expected, Path, Unit};
 
-/// Phases and steps at most. Attack: lists whose items are of ever other classes, for a program with many, would fill
-/// this machine's memory. Ours: bounds.
+/// Maximum numbers of phases and steps. Attack: lists with items of always new classes, for a program with many
+/// classes, would fill this machine's memory. Ours: bounds.
 const MOST_PHASES: usize = 128;
-/// Ours: a bound, for the same.
+/// Ours: a bound, for the same reason.
 const MOST_STEPS: usize = 512;
-/// Steps from one phase at most. Attack: items of ever other classes would each be tried with all of them. Ours: a
-/// bound.
+/// Maximum number of steps from one phase. Attack: items of always new classes would each be tried with all steps.
+/// Ours: a bound.
 const MOST_STEPS_EACH: usize = 12;
-/// Looks in a row from one phase that lead nowhere before no more are taken there. Ours: a bound on what looking costs.
+/// Number of consecutive failed recordings from one phase, after which none is tried there. Ours: a bound on the cost
+/// of recording.
 const MOST_FAILURES: u32 = 64;
-/// Cycles and words that must be left to whoever watches beyond those of a step. Ours: more than a burst that depends
-/// on them.
+/// Number of cycles, and of words, by which a step must stay below the watchdog and the word budget. Ours: more than a
+/// burst that depends on them.
 const MARGIN_CYCLES: u64 = 128;
-/// Verdicts on their way at most. Ours: more than there can be.
+/// Maximum number of verdicts on their way. Ours: more than are possible.
 const MOST_VERDICTS: usize = 4;
-/// Entities that a step sends at most before the end of the list. Ours: a bound; the built-in program needs one.
+/// Maximum number of entities that a step sends before the end of the list. Ours: a bound; the built-in program needs
+/// one.
 const MOST_ENTITIES: usize = 3;
-/// Steps that are put together to one for a header at most. Ours: a bound; the built-in program needs three for one
-/// whose first item matches.
+/// Maximum number of steps that are joined to one for a header. Ours: a bound; the built-in program needs three for a
+/// header whose first item matches.
 const MOST_TOGETHER: usize = 6;
-/// Headers' steps that are put together at most, and from one phase. Attack: lists whose items are of ever other
-/// classes would have ever others put together, and every header would be tried with all of them. Ours: bounds.
+/// Maximum number of joined steps, in total and from one phase. Attack: lists with items of always new classes would
+/// join new steps without end, and every header would be tried with all of them. Ours: bounds.
 const MOST_WHOLE: usize = 64;
-/// Ours: a bound, for the same.
+/// Ours: a bound, for the same reason.
 const MOST_WHOLE_EACH: usize = 4;
-/// Items that are looked at at once for where they lie. Ours: measured.
+/// Number of items whose location is checked at once. Ours: measured.
 const STRETCH: usize = 16;
 
-/// What decides on the cycles that follow; they count from there.
+/// The state that determines the following cycles. Its times are relative to the present cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Phase {
     place: (usize, u16, u8),
-    /// The header was begun, and nothing of it was sent. Else it is between two entities.
+    /// The header was begun, and nothing of it was sent. If false, the phase is between two entities.
     begins: bool,
-    /// Items that were not sent, but not more than can decide.
+    /// Number of items that were not sent, limited to those that can decide.
     ahead: usize,
-    /// Where those are all: items that the cache would hold at the list's head.
+    /// If these are all remaining items: the number of items that the cache would hold at the list's head.
     head: usize,
     /// Words in the input.
     waiting: usize,
-    /// Entities sent, less items judged.
+    /// Entities sent, minus items judged.
     lag: usize,
-    /// When verdicts that are on their way can be heard. All are that the item failed.
+    /// When the verdicts on their way can be received. All of them say that the item failed.
     verdicts: [u64; MOST_VERDICTS],
     verdicts_written: usize,
     cache: cache::Phase,
@@ -74,32 +80,32 @@ struct Phase {
 /// Words that enter the input with a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Fed {
-    /// Of the header and of items,
+    /// Words of the header and of items,
     before: usize,
     /// and then of the end of the list.
     end: usize,
 }
 
-/// Where a step leads.
+/// The target of a step.
 #[derive(Clone, Debug)]
 enum To {
     Phase(usize),
     End(End),
 }
 
-/// The unit's last word for a header was heard.
+/// The state when the unit's last word for a header was received.
 #[derive(Clone, Copy, Debug)]
 struct End {
     place: (usize, u16, u8),
-    /// How long ago the last word of its result was heard, if an item matched.
+    /// Cycles since the last word of its result was received, if an item matched.
     result_since: Option<u64>,
-    /// As it was then, or else is now.
+    /// The cache's state at that time, or, without a match, its present state.
     cache: cache::Phase,
-    /// It is at the list's head again: see [`Job::has_settled`].
+    /// The cache is at the list's head again: see [`Job::has_settled`].
     has_settled: bool,
 }
 
-/// From one phase to another.
+/// A transition from one phase to another.
 #[derive(Clone, Debug)]
 struct Step {
     path: Path,
@@ -109,7 +115,8 @@ struct Step {
     to: To,
 }
 
-/// All steps of a header in one: to its end, where there are so many items at least.
+/// All steps of a header, joined to one that leads to the header's end. It is valid for lists of at least `least`
+/// items.
 #[derive(Clone, Debug)]
 struct Whole {
     step: Step,
@@ -117,48 +124,48 @@ struct Whole {
     least: usize,
 }
 
-/// Steps of a header from its begin on: phases, and places among their steps.
+/// Steps of a header from its begin on: phases, and indices of the phases' steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Taken {
     steps: [(usize, usize); MOST_TOGETHER],
-    /// How many there were.
+    /// Number of these steps.
     count: usize,
 }
 
-/// A phase, and the steps from there.
+/// A phase, and the steps from it.
 #[derive(Clone, Debug)]
 struct Known {
     phase: Phase,
     steps: Vec<Step>,
-    /// Those that are put together, the one that was gone last first.
+    /// The joined steps from it, the last used one first.
     whole: Vec<Whole>,
-    /// The same with all but one of the items that can decide.
+    /// The same phase with one item less among those that can decide.
     nearer: Option<usize>,
     failures: u32,
 }
 
-/// All that were met, with one program.
+/// All phases and steps that were met with one program.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Walks {
     known: Vec<Known>,
     steps: usize,
-    /// Steps that were put together to one, or could not be.
+    /// Steps that were joined to one, or could not be.
     together: Vec<Taken>,
     /// Headers that were passed in one step.
     whole: u64,
     /// The phase in which the last header began.
     began: usize,
-    /// A step is looked at.
+    /// The step that is being recorded.
     looking: Option<Looking>,
-    /// Cycles that were passed so.
+    /// Cycles that steps have passed.
     cycles: u64,
 }
 
-/// Where a step began that is looked at.
+/// The state at the begin of the step that is being recorded.
 #[derive(Clone, Copy, Debug)]
 struct Looking {
     from: usize,
-    /// Which header's, and how far.
+    /// The header, and its progress.
     began: u64,
     sent: usize,
     verdicts: usize,
@@ -167,11 +174,11 @@ struct Looking {
     left: usize,
 }
 
-/// How far was gone.
+/// How far the walk went.
 enum Went {
     /// To the end of the header.
     Over(End),
-    /// To a phase; whether what follows may be looked at.
+    /// To a phase; true if the next step may be recorded.
     To(usize, bool),
 }
 
@@ -194,7 +201,7 @@ impl Walks {
         known
     }
 
-    /// The phase that is this one with so many items ahead, and so many at the list's head.
+    /// The phase that equals this one, but with `ahead` items ahead and `head` items at the list's head.
     fn with_ahead(&mut self, number: usize, ahead: usize, head: usize) -> Option<usize> {
         let known = self.known.get(number)?;
         let is_next = ahead + 1 == known.phase.ahead;
@@ -210,7 +217,7 @@ impl Walks {
 }
 
 impl Taken {
-    /// One step more.
+    /// Adds a step.
     #[inline]
     fn take(&mut self, from: usize, place: usize) {
         if let Some(step) = self.steps.get_mut(self.count) {
@@ -219,7 +226,7 @@ impl Taken {
         self.count += 1;
     }
 
-    /// Where these steps begin, if there are several and all are here.
+    /// The phase in which these steps begin, if there are several and all were kept.
     fn begin(&self) -> Option<usize> {
         (2..=MOST_TOGETHER).contains(&self.count).then_some(self.steps[0].0)
     }
@@ -239,7 +246,7 @@ impl Fed {
         self.before + self.end
     }
 
-    /// These words enter.
+    /// Enters these words into the input FIFO.
     #[inline(always)]
     fn enter(self, fifos: &mut Fifos, job: &Job, lists: &[VecDeque<Linked>]) {
         match self {
@@ -254,7 +261,7 @@ impl Fed {
         }
     }
 
-    /// The same where it is not one entity.
+    /// The same for words that are not exactly one entity.
     #[inline(never)]
     fn enter_parts(self, fifos: &mut Fifos, job: &Job, lists: &[VecDeque<Linked>]) {
         let (mut left, mut index) = (self.before, job.next_item());
@@ -279,7 +286,7 @@ impl Fed {
     }
 }
 
-/// What a step is passed with.
+/// The state that passing a step needs.
 struct Walker<'a> {
     unit: &'a mut Unit,
     fifos: &'a mut Fifos,
@@ -292,8 +299,8 @@ struct Walker<'a> {
 }
 
 impl Walker<'_> {
-    /// Passes a step; false, and nothing is done but that its words are `fed`, if it is not the data's, or if it takes
-    /// too long.
+    /// Passes a step. Returns false if the data does not fit the step, or if the step takes too long. Nothing changes
+    /// then, except that the step's words are `fed`.
     #[inline(always)]
     fn pass(&mut self, step: &Step, fed: &mut Fed) -> bool {
         let Self { unit, fifos, job, lists, uses, .. } = self;
@@ -323,7 +330,7 @@ impl Walker<'_> {
 }
 
 impl Walks {
-    /// Passes all steps of a header in one, if these are known from a phase on.
+    /// Passes a header in one step, if a joined step from this phase fits.
     fn pass_whole(&mut self, from: usize, walker: &mut Walker<'_>) -> Option<End> {
         let known = self.known.get_mut(from).filter(|known| known.phase.begins)?;
         let mut fed = Fed::NONE;
@@ -353,9 +360,9 @@ impl ListManager {
         self.walks.whole
     }
 
-    /// Goes along the list as far as is known how, and looks at one step more while it is passed. Nobody stops it
-    /// before cycle `ends` or before so many words were issued. Whether it has gone to the end of a header, and to
-    /// where the next one may begin.
+    /// Walks along the list as far as steps are known, and begins to record one step more. The walk may use all cycles
+    /// before `ends`, and all words before number `last_word`. Returns whether it has passed the end of a header, and
+    /// the cycles until the next one may begin.
     pub(super) fn walk(&mut self, ends: u64, last_word: u64) -> bool {
         if !self.unit.has_automaton() {
             return false;
@@ -367,7 +374,7 @@ impl ListManager {
             self.walks.looking = None;
         }
         if self.job.is_none() && self.fifos.output_at().is_none() {
-            // A header that is there may have to wait for what the last one's item takes.
+            // A waiting header may have to wait until the last header's item is written back.
             if self.cycle < self.free_at && !self.headers.is_empty() && !self.wait() {
                 return false;
             }
@@ -394,7 +401,7 @@ impl ListManager {
         false
     }
 
-    /// Waits until a header may begin that is there, or a cycle; false if the unit has anything to do meanwhile.
+    /// Waits until a waiting header may begin, or for one cycle. Returns false if the unit has work in the meantime.
     fn wait(&mut self) -> bool {
         let cycles = if self.headers.is_empty() { 0 } else { self.free_at.saturating_sub(self.cycle) }.max(1);
         let waits = self.fifos.waiting() == 0 && cycles <= MARGIN_CYCLES && self.unit.wait(cycles);
@@ -403,14 +410,14 @@ impl ListManager {
         waits
     }
 
-    /// Items from the next one on that can decide on a step: those that it sends, and those behind them that the cache
-    /// meets.
+    /// Maximum number of items, from the next one on, that can decide on a step: those that it sends, and those after
+    /// them that the cache meets.
     const fn most_ahead(&self) -> usize {
         self.cache.places() + MOST_ENTITIES + 1
     }
 
-    /// Where it is, if it is at a header's begin or between two entities, no item has matched, and all items that
-    /// decide are in local memory.
+    /// The present phase, if the walk is at a header's begin or between two entities, no item has matched, and all
+    /// items that decide are in local memory.
     fn phase(&self) -> Option<Phase> {
         let job = self.job.as_ref()?;
         let begins = job.sent == 0;
@@ -450,7 +457,7 @@ impl ListManager {
         })
     }
 
-    /// Takes all steps that are known from a phase on.
+    /// Takes all known steps from a phase on.
     fn go(&mut self, from: usize, ends: u64, last_word: u64) -> Option<Went> {
         let most = self.most_ahead();
         let head = self.cache.places();
@@ -461,7 +468,7 @@ impl ListManager {
         let (last_cycle, last_issue) =
             (ends.saturating_sub(MARGIN_CYCLES), last_word.saturating_sub(MARGIN_CYCLES));
         let is_plain = *elsewhere == 0;
-        // Items before this one are in local memory.
+        // Items before this index are in local memory.
         let mut plain =
             if is_plain { job.items } else { job.items.min(job.next_item().saturating_add(most)) };
         let mut walker =
@@ -483,7 +490,7 @@ impl ListManager {
                 plain = end;
             }
             if walks.known.get(number).is_none_or(|known| known.phase.ahead != ahead) {
-                // The list's end comes into sight.
+                // The list's end comes near enough to decide.
                 let is_plain = is_plain || are_plain(lists, walker.job.search, 0..head.min(items));
                 match walks.with_ahead(number, ahead, head.min(items)).filter(|_| is_plain) {
                     Some(nearer) => number = nearer,
@@ -518,7 +525,7 @@ impl ListManager {
         Some(went)
     }
 
-    /// A header went these steps: the next one that would goes them as one.
+    /// Joins the steps that a header took, so that the next such header takes one.
     fn put_together(&mut self, taken: &Taken) {
         let is_full = self.walks.together.len() >= MOST_WHOLE;
         let (Some(from), false) = (taken.begin(), is_full) else { return };
@@ -536,7 +543,7 @@ impl ListManager {
         }
     }
 
-    /// These steps as one, if they are from a header's begin to its end.
+    /// Joins these steps to one, if they lead from a header's begin to its end.
     fn together(&self, taken: &Taken) -> Option<Whole> {
         let most = self.most_ahead();
         let known = |number: usize| self.walks.known.get(number);
@@ -545,7 +552,7 @@ impl ListManager {
         let (mut cycles, mut fed, mut verdicts) = (0, Fed::NONE, 0);
         for (from, place) in taken.steps.get(..taken.count)? {
             let phase = &known(*from)?.phase;
-            // Where a list ends that is not in sight at first, these items do not say.
+            // If the list's end was too far away at first, these items do not determine where it is.
             if is_far && phase.ahead != most || fed.end != 0 {
                 return None;
             }
@@ -567,7 +574,7 @@ impl ListManager {
         Some(Whole { step, end, least })
     }
 
-    /// Is in a phase, but for how near the list's end is.
+    /// Sets the state to a phase, except for the distance to the list's end.
     fn arrive(&mut self, number: usize) {
         let (Some(job), Some(known)) = (&mut self.job, self.walks.known.get(number)) else { return };
         let phase = &known.phase;
@@ -582,7 +589,7 @@ impl ListManager {
         self.cache.set_phase(cycle, index, &phase.cache, &self.lists);
     }
 
-    /// Hears the last word for a header.
+    /// Receives the last word for a header.
     fn arrive_at_end(&mut self, end: &End) {
         let Some(job) = &mut self.job else { return };
         self.unit.set_place(end.place);
@@ -593,7 +600,7 @@ impl ListManager {
         self.cache.set_phase(now, index, &end.cache, &self.lists);
     }
 
-    /// Looks at how the next entity is passed.
+    /// Begins to record how the next entity is passed.
     fn look(&mut self, from: usize, ends: u64, last_word: u64) {
         let (Some(known), Some(job)) = (self.walks.known.get_mut(from), &self.job) else { return };
         let is_in_time = self.cycle + 4 * MARGIN_CYCLES <= ends
@@ -615,7 +622,7 @@ impl ListManager {
         self.unit.track();
     }
 
-    /// Whether there is nothing more to look at. What was a step is known from now on.
+    /// Whether the recording is over. A valid step is known from now on.
     fn has_looked(&mut self, looking: &Looking) -> bool {
         let Some(job) = self.job.as_ref().filter(|job| job.began == looking.began) else { return true };
         let sent = job.sent - looking.sent;
@@ -624,7 +631,7 @@ impl ListManager {
         }
         let (phase, verdicts) = (self.phase(), job.verdicts - looking.verdicts);
         let Some(phase) = phase else {
-            // A match may be under way.
+            // A match may be in progress.
             return sent > (MOST_ENTITIES + 1) * WORDS;
         };
         let fed = Fed { before: sent, end: 0 };
@@ -632,8 +639,8 @@ impl ListManager {
         let Some(path) = written.and_then(|written| self.seen(looking, fed, written, &[])) else {
             return true;
         };
-        // From where the list's end is not in sight, it is so for the next phase, too: where it comes into sight is
-        // looked at then.
+        // If the list's end is too far away to decide in the first phase, it counts as far away in the next one, too.
+        // Where it comes near enough, a step of its own is recorded.
         let most = self.most_ahead();
         let is_far = self.walks.known.get(looking.from).is_some_and(|from| from.phase.ahead == most);
         let phase = if is_far { Phase { ahead: most, head: 0, ..phase } } else { phase };
@@ -644,12 +651,12 @@ impl ListManager {
         true
     }
 
-    /// Whether a step is looked at.
+    /// Whether a step is being recorded.
     pub(super) const fn is_looking(&self) -> bool {
         self.walks.looking.is_some()
     }
 
-    /// The last word for a header is heard, behind a step that is looked at.
+    /// The last word for a header was received, which ends a step that is being recorded.
     pub(super) fn see_end(&mut self) {
         let (Some(looking), Some(job)) = (self.walks.looking.take(), &self.job) else { return };
         let matched: &[Expected] = match job.said {
@@ -675,15 +682,15 @@ impl ListManager {
         }
     }
 
-    /// Verdicts that were on their way when a step began that is looked at.
+    /// Verdicts that were on their way when the step that is being recorded began.
     fn written_before(&self, looking: &Looking) -> usize {
         self.walks.known.get(looking.from).map_or(0, |known| known.phase.verdicts_written)
     }
 
-    /// The unit's way, if it is one, with so many items that failed, and these words behind.
+    /// The unit's path, if it is valid and wrote `failed` failures and then these words.
     fn seen(&mut self, looking: &Looking, fed: Fed, failed: usize, last: &[Expected]) -> Option<Path> {
         let waiting = self.walks.known.get(looking.from)?.phase.waiting;
-        // Nothing is judged before a whole header was sent.
+        // The unit judges nothing before it has a complete header.
         let is_cut = looking.sent == 0 && fed.before < WORDS;
         if is_cut || fed.before > MOST_ENTITIES * WORDS || waiting + fed.words() > MAX_WORDS {
             return None;
@@ -707,14 +714,14 @@ impl Walks {
     }
 }
 
-/// From when on, and from which place of the walk, the cache counts at a header's end. Where an item has matched, the
-/// list manager is at work since its result.
+/// The cycle and the walk's index to which the cache's state at a header's end is relative. If an item has matched, the
+/// list manager has been working since its result.
 const fn reference(cycle: u64, job: &Job) -> (u64, usize) {
     let now = if matches!(job.said, Said::Nothing) { cycle } else { job.result_at };
     (now, if job.has_settled { 0 } else { job.verdicts })
 }
 
-/// Whether all these items of a search are there, in local memory.
+/// Whether all these items of a search exist and are in local memory.
 fn are_plain(lists: &[VecDeque<Linked>], search: Search, range: Range<usize>) -> bool {
     let mut begin = 0;
     for list in [Some(search.first), search.then].into_iter().flatten() {
@@ -761,7 +768,8 @@ mod tests {
         remote_offset: 0,
     };
 
-    /// So many items of a few classes, in no order, and behind them one that takes all that they do not.
+    /// A list with this number of items of a few classes, in no order, and then one that takes all messages that the
+    /// others do not take.
     fn manager(items: u32) -> ListManager {
         let mut unit = Unit::new(&portals().unwrap()).unwrap();
         unit.automate(0);
@@ -783,8 +791,8 @@ mod tests {
         manager
     }
 
-    /// Headers that an item takes and some that none does, no two alike, one by one or all at once. How many cycles of
-    /// a hundred were walked.
+    /// Runs headers that an item takes and some that none takes, no two alike, one by one or all at once. Returns the
+    /// percentage of the cycles that were walked.
     fn run(manager: &mut ListManager, at_once: bool) -> u64 {
         let (cycle, walked) = (manager.cycle, manager.walked());
         for number in 0..90_u32 {
@@ -800,7 +808,7 @@ mod tests {
         (manager.walked() - walked) * 100 / (manager.cycle - cycle)
     }
 
-    /// A manager that knows all that these headers need, and its steps that they take: by phase and place in it.
+    /// A manager that knows all steps that these headers need, and the steps that they take, by phase and index in it.
     fn learned() -> (ListManager, Vec<(usize, usize)>) {
         let mut learned = manager(19);
         for _ in 0..3 {
@@ -824,7 +832,7 @@ mod tests {
         (learned, taken)
     }
 
-    /// Whether what was planted is found.
+    /// Whether the comparison finds the seeded error.
     fn is_found(manager: &mut ListManager) -> bool {
         catch_unwind(AssertUnwindSafe(|| run(manager, true))).is_err()
     }
@@ -863,9 +871,9 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_step_of_a_long_list_is_none_of_a_short_one() {
-        // Headers that one of the first items takes, of lists that become shorter; each is held to the list manager
-        // without automata.
+    fn joined_step_of_a_long_list_does_not_fit_a_short_one() {
+        // Headers that one of the first items takes, in lists that become shorter. Each is compared with the list
+        // manager without automata.
         for misses in 0..4 {
             let mut unit = Unit::new(&portals().unwrap()).unwrap();
             unit.automate(0);
@@ -890,7 +898,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_that_is_not_what_happens_is_found() {
+    fn wrong_step_is_found() {
         let (learned, taken) = learned();
         let finds = |what: &str, plant: &dyn Fn(&mut Step) -> bool| {
             let mut planted = 0;
@@ -959,7 +967,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_step_that_is_not_what_happens_is_found() {
+    fn wrong_joined_step_is_found() {
         let learned = learned_whole();
         type Plant = fn(&mut Whole);
         let plants: [(&str, Plant); 6] = [
@@ -982,7 +990,8 @@ mod tests {
             run(&mut manager, true);
             manager.walks.whole
         };
-        // What is wrong is found, or it is no way for any more headers: else it says what all of these headers are.
+        // The error is found, or the step fits no header any more. Otherwise the missing part is a condition that all
+        // of these headers meet.
         let forgets = |place: usize| {
             let mut manager = learned.clone();
             for whole in manager.walks.known.iter_mut().flat_map(|known| &mut known.whole) {
@@ -997,14 +1006,14 @@ mod tests {
     }
 
     #[test]
-    fn a_way_that_forgets_anything_is_found() {
+    fn path_with_a_missing_part_is_found() {
         let (learned, taken) = learned();
         let (mut found, mut harmless) = (0, 0);
         for (from, place) in taken {
             for micro in 0..learned.walks.known[from].steps[place].path.len() {
                 let mut manager = learned.clone();
                 manager.walks.known[from].steps[place].path.forget(micro);
-                // What does no harm is a condition that all headers and items meet which take this step.
+                // A missing part does no harm if it is a condition that all headers and items that take this step meet.
                 let count = if is_found(&mut manager) { &mut found } else { &mut harmless };
                 *count += 1;
             }

@@ -1,4 +1,4 @@
-//! The engine stage by stage, for tests: written from section 4 of the paper and `docs/match/MACHINE.md` alone.
+//! The engine stage by stage, for tests: written from section 4 of the paper and `docs/use/match/MACHINE.md` alone.
 //!
 //! A word reads its operands in its first cycle, operates in the second, writes in the third (section 4.1). What the
 //! paper says of ports and paths is here as it says it, and nothing hides what it would do wrong:

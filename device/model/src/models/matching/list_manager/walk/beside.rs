@@ -1,11 +1,11 @@
-//! The list manager without automata, beside the one that walks: what that is held to.
+//! The reference for the walk: the list manager without automata, with which each walk is compared.
 
 use alloc::vec::Vec;
 
 use super::{DONE, FAILED, ListManager, Said, Walks, Went, reference};
 
 impl ListManager {
-    /// The same without automata. It has the lists only while it is compared.
+    /// The reference, in the present state. It has the lists only during the comparison.
     pub(super) fn beside(&mut self) -> Self {
         let lists = core::mem::take(&mut self.lists);
         let beside = Self {
@@ -24,7 +24,7 @@ impl ListManager {
         beside
     }
 
-    /// Holds this one to it. A header that is over has not been left yet.
+    /// Compares this list manager with the reference. A header that is over was not removed yet.
     pub(super) fn check_beside(&mut self, mut beside: Self, ends: u64, went: &Option<Went>) {
         if self.cycle == beside.cycle {
             return;
@@ -48,7 +48,7 @@ impl ListManager {
         self.unit.check_unit_beside(beside.unit);
     }
 
-    /// Has the one beside hear the last word, and holds this one's end of a header to its.
+    /// Has the reference receive the last word, and compares the ends of the header.
     fn hear_beside(&self, beside: &mut Self) {
         let heard = beside.fifos.take_output(beside.cycle);
         let (Some(other), Some(job)) = (&mut beside.job, &self.job) else { panic!("the header is over") };
@@ -63,7 +63,7 @@ impl ListManager {
         assert_eq!(beside.cache.phase(now, index), self.cache.phase(now, index), "the walk's cache");
     }
 
-    /// How far a header is.
+    /// The progress of a header.
     fn sent(&self) -> Option<(usize, usize, u64)> {
         self.job.as_ref().map(|job| (job.sent, job.verdicts, job.began))
     }
