@@ -20,7 +20,7 @@ fn the_drivers_own_tests_pass_over_every_card() {
 }
 
 #[test]
-fn the_driver_can_be_unloaded_and_loaded_and_passes_messages_again() {
+fn reloaded_driver_passes_messages_again() {
     let niclab = Niclab::new();
     let script = "niclab-perf pingpong -s 16 -n 50 && rmmod niclab && [ ! -e /dev/niclab0 ] && modprobe niclab \
                   && niclab-perf pingpong -s 16 -n 50";

@@ -22,7 +22,7 @@ fn both(niclab: &Niclab, command: &[&str]) -> [Outcome; 2] {
 }
 
 #[test]
-fn the_demonstration_runs_on_gamma_cards_and_nothing_interrupts_who_polls() {
+fn demo_runs_on_gamma_and_a_poller_gets_no_interrupt() {
     let niclab = Niclab::new();
     let text = niclab.run(["run", "--nic", "gamma", "--nodes", "4"]).success();
     for word in ["pingpong", "stream", "check guest-interrupts: held: node0: 0 raised"] {
@@ -369,7 +369,7 @@ fn each_frame_that_a_link_loses_is_raised_once() {
 }
 
 #[test]
-fn a_pair_whose_acknowledgements_are_lost_is_reported_as_stalled() {
+fn pair_with_lost_acknowledgements_is_reported_as_stalled() {
     let niclab = up("nodes = 2\n[nic]\nmodel = \"gamma\"\n");
     niclab_harness::build_c_examples(&niclab);
     niclab.run(["fault", "node1", "--partition"]).success();

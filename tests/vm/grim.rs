@@ -4,7 +4,7 @@
 use niclab_harness::{Niclab, eventually};
 
 #[test]
-fn the_demonstration_runs_on_grim_cards_and_nothing_interrupts_who_polls() {
+fn demo_runs_on_grim_and_a_poller_gets_no_interrupt() {
     let niclab = Niclab::new();
     let text = niclab.run(["run", "--nic", "grim"]).success();
     for word in ["pingpong", "stream", "bulk_sent", "check guest-interrupts: held: node0: 0 raised"] {

@@ -53,7 +53,7 @@ fn assemblies_are_handed_over_under_a_running_program() {
 
 /// A driver whose card drains alone: the guests agree by themselves, each after its program has ended.
 #[test]
-fn a_guest_loads_an_assembly_through_the_kernels_firmware_loader() {
+fn guest_loads_an_assembly_with_the_kernels_firmware_loader() {
     let niclab = Niclab::new();
     let bundled = concat!(env!("CARGO_MANIFEST_DIR"), "/../firmware/inic/assemblies/conf2.inic");
     std::fs::copy(bundled, niclab.folder().join("two.inic")).expect("an image");

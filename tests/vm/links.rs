@@ -40,7 +40,7 @@ fn frames(niclab: &Niclab) -> [u64; 3] {
 }
 
 #[test]
-fn a_cut_link_stops_all_traffic_and_counts_it_until_it_is_healed() {
+fn cut_link_stops_and_counts_traffic_until_it_is_healed() {
     let niclab = Niclab::new();
     let file =
         "nodes = 2\n[[link]]\nmtu_bytes = 9000\n[[link]]\nnode = \"node1\"\nfaults = { partition = true }\n";

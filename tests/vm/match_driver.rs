@@ -17,7 +17,7 @@ fn cluster() -> Niclab {
 const PINNED: &str = "$(cat /proc/sys/vm/stat_refresh; awk '/^nr_foll_pin_acquired/{a=$2} /^nr_foll_pin_released/{r=$2} END{print a-r}' /proc/vmstat)";
 
 #[test]
-fn a_killed_program_unpins_and_the_driver_can_be_unloaded_then_and_not_before() {
+fn driver_unloads_only_after_a_killed_program_unpins() {
     let niclab = cluster();
     let script = format!(
         "before={PINNED}
@@ -41,7 +41,7 @@ fn a_killed_program_unpins_and_the_driver_can_be_unloaded_then_and_not_before() 
 /// By the kernel's own way down, which takes the regions back from the device, and by a reset, which asks nobody: each
 /// on a node of its own, at the same time.
 #[test]
-fn a_guest_that_reboots_with_receives_posted_finds_its_nic_again() {
+fn guest_that_reboots_with_posted_receives_finds_its_nic() {
     let niclab = cluster();
     niclab.run(["up", "--cluster", "match.toml", "--nodes", "2"]).success();
     let exec = |node: &str, script: &str| niclab.run(["exec", node, "--", "sh", "-c", script]);

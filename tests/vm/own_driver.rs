@@ -224,7 +224,7 @@ fn each_node_has_the_driver_and_the_parameters_that_it_is_given() {
 }
 
 #[test]
-fn a_driver_that_does_not_compile_is_shown_as_the_compiler_does_with_the_users_path() {
+fn compiler_errors_of_a_driver_name_the_users_path() {
     let outcome = refused("int x = nothing_of_this_name;", &[]);
     assert!(outcome.stderr.contains("/own.c:6:"), "{outcome}");
     assert!(outcome.stderr.contains("nothing_of_this_name"), "{outcome}");
@@ -241,7 +241,7 @@ fn a_driver_that_never_takes_the_card_is_told_so_with_what_it_said() {
 }
 
 #[test]
-fn a_driver_that_panics_or_hangs_as_it_is_loaded_ends_the_cluster_in_time() {
+fn driver_that_panics_or_hangs_on_load_ends_the_cluster() {
     let outcome = refused("panic(\"own: no way\");", &[]);
     assert!(outcome.stderr.contains("Kernel panic") && outcome.stderr.contains("own: no way"), "{outcome}");
     assert!(outcome.stderr.contains("own_init at ") && outcome.stderr.contains("/own.c:6"), "{outcome}");
@@ -273,7 +273,7 @@ fn a_debugger_knows_the_drivers_functions_at_their_addresses_and_the_guest_goes_
 }
 
 #[test]
-fn a_watched_driver_is_built_and_run_again_when_its_source_changes() {
+fn source_change_rebuilds_and_reruns_a_watched_driver() {
     let niclab = Niclab::new();
     let folder = tempfile::tempdir().unwrap();
     for name in ["Makefile", "card.h", "example.c"] {

@@ -82,7 +82,7 @@ fn culprit() -> tempfile::TempDir {
 }
 
 #[test]
-fn who_breaks_a_rule_is_named_with_function_file_and_line_of_the_driver() {
+fn broken_rule_names_function_file_and_line_of_the_driver() {
     let niclab = Niclab::new();
     let folder = culprit();
     let driver = format!("node0={}", folder.path().display());

@@ -170,7 +170,7 @@ const HARMS: [(&str, Harm); 6] = [
 ];
 
 #[test]
-fn a_damaged_or_foreign_template_is_named_and_made_anew() {
+fn damaged_or_foreign_template_is_named_and_rebuilt() {
     let templates = Templates::new();
     assert_restored(&templates.run(), 1);
     assert_restored(&templates.run(), 0);

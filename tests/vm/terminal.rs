@@ -1,4 +1,4 @@
-//! `niclab debug` at a terminal, as somebody sits at it: gdb's prompt, Ctrl-C, `quit`.
+//! `niclab debug` at an interactive terminal: gdb's prompt, Ctrl-C, `quit`.
 
 use std::{
     io::{Read, Write},

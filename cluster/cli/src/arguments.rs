@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::{
-    Args, Parser, Subcommand, ValueEnum,
+    Arg, Args, FromArgMatches, Parser, Subcommand, ValueEnum,
     builder::{PossibleValue, PossibleValuesParser},
 };
 use niclab_bench::{BenchSection, compare::DEFAULT_PROFILE, figures::PaperFigures};
@@ -12,7 +12,7 @@ use niclab_cluster::{
     conform::case::Kind,
 };
 use niclab_images::DebugTool;
-use niclab_spec::{GuestKernel, NicModel, RuleChecking};
+use niclab_spec::{FaultValue, Faults, FaultsChange, GuestKernel, LinkFault, NicModel, RuleChecking};
 
 use crate::name::NameArgs;
 use crate::{extcap::ExtcapArgs, match_unit, protocol};
@@ -612,38 +612,15 @@ pub struct FaultArgs {
     pub name: NameArgs,
     /// The node whose link it is. Without one, all links are shown.
     pub node: Option<String>,
-    /// Probability that a frame is lost.
-    #[arg(long, value_name = "P", value_parser = probability, group = "change")]
-    pub loss: Option<f64>,
-    /// Probability that a frame arrives twice.
-    #[arg(long, value_name = "P", value_parser = probability, group = "change")]
-    pub duplicate: Option<f64>,
-    /// Probability that a frame is overtaken by the next one.
-    #[arg(long, value_name = "P", value_parser = probability, group = "change")]
-    pub reorder: Option<f64>,
-    /// Probability that one bit of a frame is flipped.
-    #[arg(long, value_name = "P", value_parser = probability, group = "change")]
-    pub corrupt: Option<f64>,
-    /// Probability that a bit is wrong, for each bit of a frame, such as 1e-10: long frames are damaged more often.
-    #[arg(long, value_name = "P", value_parser = probability, group = "change")]
-    pub bit_errors: Option<f64>,
-    /// Model time added to each frame, in nanoseconds.
-    #[arg(long, value_name = "N", group = "change",
-        value_parser = clap::value_parser!(u64).range(..=niclab_spec::Faults::MAX_DELAY_NS))]
-    pub delay_ns: Option<u64>,
-    /// Cut the link: no frame passes, and the guest's network interface loses its carrier. With `=false`, fix that
-    /// alone.
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
-        group = "change")]
-    pub partition: Option<bool>,
+    /// The faults of the link that are to change.
+    #[command(flatten)]
+    pub link: LinkFaultArgs,
     /// Change a fault of the NIC itself: KEY and VALUE as below `device_faults` in a cluster file, such as `stale=0.01`
     /// or `stale_at=[3,7]`. Can be given more than once; what is not named stays.
     #[arg(long, value_name = "KEY=VALUE", group = "change")]
     pub device: Vec<String>,
     /// Nothing goes wrong any more, neither on the link nor in the NIC, and the link is not cut.
-    #[arg(long, group = "change",
-        conflicts_with_all =
-            ["loss", "duplicate", "reorder", "corrupt", "bit_errors", "delay_ns", "partition", "device"])]
+    #[arg(long, group = "change", conflicts_with = "device")]
     pub heal: bool,
     /// Change nothing, and show what goes wrong and what it did so far.
     #[arg(long, conflicts_with = "change")]
@@ -651,6 +628,66 @@ pub struct FaultArgs {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+/// The options for the faults of a link: one for each row of [`Faults::TABLE`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LinkFaultArgs(pub FaultsChange);
+
+impl Args for LinkFaultArgs {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        command.args(Faults::TABLE.iter().map(link_fault_option))
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for LinkFaultArgs {
+    fn from_arg_matches(matches: &clap::ArgMatches) -> Result<Self, clap::Error> {
+        let mut change = FaultsChange::default();
+        for fault in Faults::TABLE {
+            let value = match (fault.value)(&Faults::default()) {
+                FaultValue::Probability(_) => {
+                    matches.get_one(fault.key).copied().map(FaultValue::Probability)
+                }
+                FaultValue::DelayNs(_) => matches.get_one(fault.key).copied().map(FaultValue::DelayNs),
+                FaultValue::Switch(_) => matches.get_one(fault.key).copied().map(FaultValue::Switch),
+            };
+            if let Some(value) = value {
+                (fault.set)(&mut change, value);
+            }
+        }
+        Ok(Self(change))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &clap::ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+fn link_fault_option(fault: &LinkFault) -> Arg {
+    let option = Arg::new(fault.key)
+        .long(clap::builder::Str::from(fault.key.replace('_', "-")))
+        .group("change")
+        .conflicts_with("heal");
+    let help = fault.help.trim();
+    match (fault.value)(&Faults::default()) {
+        FaultValue::Probability(_) => option.value_name("P").value_parser(probability).help(help),
+        FaultValue::DelayNs(_) => {
+            let range = clap::value_parser!(u64).range(..=Faults::MAX_DELAY_NS);
+            option.value_name("N").value_parser(range).help(help)
+        }
+        FaultValue::Switch(_) => option
+            .value_name("BOOL")
+            .value_parser(clap::value_parser!(bool))
+            .num_args(0..=1)
+            .require_equals(true)
+            .default_missing_value("true")
+            .help(format!("{help} `=false` ends this fault alone.")),
+    }
 }
 
 /// A number from 0 to 1.

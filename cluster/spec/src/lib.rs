@@ -46,7 +46,7 @@ pub use device_faults::{DeviceFaultProblem, DeviceFaultRate, DeviceFaults, Devic
 pub use error::{Place, Problem, SpecError};
 pub use explain::explain;
 pub use file::{AcceleratorChoice, BootChoice, ClusterFile, LinkEntry, NodeEntry, OnNodeExit, schema};
-pub use link::{FaultError, Faults, FaultsChange, LinkConfig};
+pub use link::{FaultError, FaultValue, Faults, FaultsChange, LinkConfig, LinkFault};
 pub use name::{ClusterName, ClusterNameError};
 pub use nic::{NicConfig, NicModel, WaitPolicy};
 pub use niclab_model::nic::registry::{Limits, Promise, Promises, Value, Values};

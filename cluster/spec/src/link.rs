@@ -1,69 +1,151 @@
 //! One node's link to the switch, and what may go wrong on it.
 
+use niclab_model::{
+    fabric,
+    random::{Chance, Rarity},
+    time::Span,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// What goes wrong on a link, in both directions.
-///
-/// Probabilities are drawn per frame from the cluster's seed, so a run can be repeated: docs/use/FAULTS.md says what that
-/// means.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Faults {
-    /// Probability that a frame is lost.
-    #[schemars(range(min = 0.0, max = 1.0))]
-    pub loss: f64,
-    /// Probability that a frame arrives twice.
-    #[schemars(range(min = 0.0, max = 1.0))]
-    pub duplicate: f64,
-    /// Probability that one bit of a frame is flipped.
-    #[schemars(range(min = 0.0, max = 1.0))]
-    pub corrupt: f64,
-    /// Probability that a bit is wrong, for each bit of a frame: the longer a frame is, the more often one bit of it is
-    /// flipped.
-    #[schemars(range(min = 0.0, max = 1.0))]
-    pub bit_errors: f64,
-    /// Probability that a frame is overtaken by the next one.
-    #[schemars(range(min = 0.0, max = 1.0))]
-    pub reorder: f64,
-    /// Model time added to each frame, in nanoseconds.
-    pub delay_ns: u64,
-    /// The link is cut: no frame passes, and the guest's Ethernet function has no carrier.
-    pub partition: bool,
+/// Defines the faults of a link, each in one place: its key, its type, its heading in tables, and what the model makes
+/// of its value. A new fault is a row here, and a field and its effect in `niclab_model::fabric::faults::Faults`.
+macro_rules! link_faults {
+    ($(
+        $(#[doc = $doc:literal])+
+        $(#[schemars($($schema:tt)*)])?
+        $name:ident: $type:ident, $heading:literal, $convert:expr => $model:ident;
+    )+) => {
+        /// What goes wrong on a link, in both directions.
+        ///
+        /// The probabilities apply per frame and are sampled from the cluster's seed, so a run can be repeated:
+        /// docs/use/FAULTS.md has the details.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+        #[serde(deny_unknown_fields, default)]
+        pub struct Faults {
+            $($(#[doc = $doc])+ $(#[schemars($($schema)*)])? pub $name: $type,)+
+        }
+
+        /// A change of what goes wrong on a link. A fault that it does not name stays as it is.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+        #[serde(deny_unknown_fields, default)]
+        pub struct FaultsChange {
+            $(
+                #[doc = concat!("See [`Faults::", stringify!($name), "`].")]
+                #[serde(skip_serializing_if = "Option::is_none")]
+                $(#[schemars($($schema)*)])?
+                pub $name: Option<$type>,
+            )+
+        }
+
+        impl Faults {
+            /// Every fault, in the order of tables and help.
+            pub const TABLE: &[LinkFault] = &[$(LinkFault {
+                key: stringify!($name),
+                help: concat!($($doc),+),
+                heading: $heading,
+                value: |faults| faults.$name.into(),
+                set: |change, value| change.$name = <$type>::from_value(value),
+            },)+];
+
+            /// These faults with a change.
+            #[must_use]
+            pub fn changed(&self, change: &FaultsChange) -> Self {
+                Self { $($name: change.$name.unwrap_or(self.$name),)+ }
+            }
+
+            /// These faults as the model has them.
+            #[must_use]
+            pub fn to_model(&self) -> fabric::faults::Faults {
+                fabric::faults::Faults { $($model: $convert(self.$name),)+ ..fabric::faults::Faults::NONE }
+            }
+        }
+
+        impl FaultsChange {
+            /// The change after which exactly `faults` are in force.
+            #[must_use]
+            pub const fn to(faults: &Faults) -> Self {
+                Self { $($name: Some(faults.$name),)+ }
+            }
+        }
+    };
 }
 
-/// A change of what goes wrong on a link; what is not named stays as it is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct FaultsChange {
-    /// See [`Faults::loss`].
-    #[serde(skip_serializing_if = "Option::is_none")]
+link_faults! {
+    /// Probability that a frame is lost.
     #[schemars(range(min = 0.0, max = 1.0))]
-    pub loss: Option<f64>,
-    /// See [`Faults::duplicate`].
-    #[serde(skip_serializing_if = "Option::is_none")]
+    loss: f64, "loss", Chance::from_probability => loss;
+    /// Probability that a frame arrives twice.
     #[schemars(range(min = 0.0, max = 1.0))]
-    pub duplicate: Option<f64>,
-    /// See [`Faults::corrupt`].
-    #[serde(skip_serializing_if = "Option::is_none")]
+    duplicate: f64, "duplicate", Chance::from_probability => duplicate;
+    /// Probability that a frame is overtaken by the next one.
     #[schemars(range(min = 0.0, max = 1.0))]
-    pub corrupt: Option<f64>,
-    /// See [`Faults::bit_errors`].
-    #[serde(skip_serializing_if = "Option::is_none")]
+    reorder: f64, "reorder", Chance::from_probability => reorder;
+    /// Probability that one bit of a frame is flipped.
     #[schemars(range(min = 0.0, max = 1.0))]
-    pub bit_errors: Option<f64>,
-    /// See [`Faults::reorder`].
-    #[serde(skip_serializing_if = "Option::is_none")]
+    corrupt: f64, "corrupt", Chance::from_probability => corrupt;
+    /// Probability that a bit is wrong, for each bit of a frame, such as 1e-10: the longer a frame is, the more often
+    /// one bit of it is flipped.
     #[schemars(range(min = 0.0, max = 1.0))]
-    pub reorder: Option<f64>,
-    /// See [`Faults::delay_ns`].
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub delay_ns: Option<u64>,
-    /// See [`Faults::partition`].
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub partition: Option<bool>,
+    bit_errors: f64, "bit errors", Rarity::from_probability => bit_errors;
+    /// Model time added to each frame, in nanoseconds.
+    delay_ns: u64, "delay, model ns", Span::from_ns => delay;
+    /// The link is cut: no frame passes, and the guest's Ethernet function has no carrier.
+    partition: bool, "link", core::convert::identity => partition;
 }
+
+/// One fault of a link: a row of [`Faults::TABLE`].
+#[derive(Debug)]
+pub struct LinkFault {
+    /// Its key in cluster files and monitor requests.
+    pub key: &'static str,
+    /// What it does, in a sentence or two.
+    pub help: &'static str,
+    /// The heading of its column.
+    pub heading: &'static str,
+    /// Its value in the given faults.
+    pub value: fn(&Faults) -> FaultValue,
+    /// Has a change set it. A value of another type than the fault's leaves it unnamed.
+    pub set: fn(&mut FaultsChange, FaultValue),
+}
+
+/// The value of a link fault.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum FaultValue {
+    /// From 0 to 1.
+    Probability(f64),
+    /// Model time in nanoseconds, at most [`Faults::MAX_DELAY_NS`].
+    DelayNs(u64),
+    /// On or off.
+    Switch(bool),
+}
+
+/// Types of link faults.
+trait FromValue: Sized {
+    fn from_value(value: FaultValue) -> Option<Self>;
+}
+
+macro_rules! fault_types {
+    ($($type:ident: $kind:ident),+) => {$(
+        impl From<$type> for FaultValue {
+            fn from(value: $type) -> Self {
+                Self::$kind(value)
+            }
+        }
+
+        impl FromValue for $type {
+            fn from_value(value: FaultValue) -> Option<Self> {
+                match value {
+                    FaultValue::$kind(value) => Some(value),
+                    _ => None,
+                }
+            }
+        }
+    )+};
+}
+
+fault_types!(f64: Probability, u64: DelayNs, bool: Switch);
 
 /// A fault that cannot be.
 #[derive(Clone, Copy, Debug, PartialEq, Error)]
@@ -90,16 +172,12 @@ impl Faults {
     /// Largest delay, in nanoseconds.
     pub const MAX_DELAY_NS: u64 = 1_000_000_000;
 
-    /// The probabilities with the names of their keys.
-    #[must_use]
-    pub fn probabilities(&self) -> [(&'static str, f64); 5] {
-        [
-            ("loss", self.loss),
-            ("duplicate", self.duplicate),
-            ("corrupt", self.corrupt),
-            ("bit_errors", self.bit_errors),
-            ("reorder", self.reorder),
-        ]
+    /// The probabilities with their keys.
+    pub fn probabilities(&self) -> impl Iterator<Item = (&'static str, f64)> {
+        Self::TABLE.iter().filter_map(|fault| match (fault.value)(self) {
+            FaultValue::Probability(probability) => Some((fault.key, probability)),
+            FaultValue::DelayNs(_) | FaultValue::Switch(_) => None,
+        })
     }
 
     /// Refuses what cannot be.
@@ -107,27 +185,13 @@ impl Faults {
     /// # Errors
     /// [`FaultError`] names the first.
     pub fn check(&self) -> Result<(), FaultError> {
-        let wrong = self.probabilities().into_iter().find(|(_, p)| !(0.0..=1.0).contains(p));
+        let wrong = self.probabilities().find(|(_, p)| !(0.0..=1.0).contains(p));
         if let Some((name, value)) = wrong {
             return Err(FaultError::NotAProbability { name, value });
         }
         match self.delay_ns {
             0..=Self::MAX_DELAY_NS => Ok(()),
             delay_ns => Err(FaultError::TooLate { delay_ns }),
-        }
-    }
-
-    /// These faults with a change.
-    #[must_use]
-    pub fn changed(&self, change: &FaultsChange) -> Self {
-        Self {
-            loss: change.loss.unwrap_or(self.loss),
-            duplicate: change.duplicate.unwrap_or(self.duplicate),
-            corrupt: change.corrupt.unwrap_or(self.corrupt),
-            bit_errors: change.bit_errors.unwrap_or(self.bit_errors),
-            reorder: change.reorder.unwrap_or(self.reorder),
-            delay_ns: change.delay_ns.unwrap_or(self.delay_ns),
-            partition: change.partition.unwrap_or(self.partition),
         }
     }
 }

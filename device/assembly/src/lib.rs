@@ -6,7 +6,6 @@ pub mod figures;
 
 use std::sync::Arc;
 
-use niclab_model::fabric::faults::Faults;
 use niclab_model::fabric::link::LinkConfig;
 use niclab_model::fabric::{Forwarding, Routing};
 use niclab_model::nic::fault_injector::{Fault, Rate, Rates};
@@ -15,7 +14,7 @@ use niclab_model::nic::registry::{AnyNic, BuildError, Seat};
 use niclab_model::platform::profile::{
     BusPrices, HostPrices, MachineCycles, NetworkPrices, NiPrices, Passing, Price, Profile,
 };
-use niclab_model::random::{Chance, Rarity};
+use niclab_model::random::Chance;
 use niclab_model::time::Span;
 use niclab_spec::{DeviceFaultRate, Framing, NicConfig};
 
@@ -58,20 +57,6 @@ pub fn routing(framing: Framing) -> Option<Routing> {
     match framing {
         Framing::Ethernet => None,
         Framing::Native => Some(niclab_model::models::routed_to),
-    }
-}
-
-/// The faults of a link.
-pub fn faults(faults: &niclab_spec::Faults) -> Faults {
-    Faults {
-        loss: Chance::from_probability(faults.loss),
-        duplicate: Chance::from_probability(faults.duplicate),
-        corrupt: Chance::from_probability(faults.corrupt),
-        bit_errors: Rarity::from_probability(faults.bit_errors),
-        reorder: Chance::from_probability(faults.reorder),
-        delay: Span::from_ns(faults.delay_ns),
-        partition: faults.partition,
-        ..Faults::NONE
     }
 }
 

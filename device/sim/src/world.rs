@@ -173,7 +173,7 @@ impl<'a> World<'a> {
         };
         world.open_ports(config, plan)?;
         for (number, node) in (0..=u16::MAX).zip(&config.nodes) {
-            world.part.fabric.set_faults(number, niclab_assembly::faults(&node.link.faults));
+            world.part.fabric.set_faults(number, node.link.faults.to_model());
             let rates = niclab_assembly::device_faults(&node.device_faults);
             if let Some(node) = world.part.node(number) {
                 node.host.set_device_faults(rates);

@@ -1,4 +1,4 @@
-//! What a port needs from whoever runs it.
+//! The services that a port needs from its environment.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -64,7 +64,7 @@ pub trait Backing: Send + Sync {
     /// [`Error::Refused`], [`Error::DeviceGone`].
     fn revoke(&self, source: Address) -> Result<(), Error>;
 
-    /// Fresh pages, zeros all of them, of at least so many bytes: memory that [`Backing::register`] takes.
+    /// Allocates zeroed pages of at least `bytes` bytes, for [`Backing::register`].
     ///
     /// # Errors
     ///

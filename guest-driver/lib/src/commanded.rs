@@ -1,5 +1,4 @@
-//! Ports that are asked by commands and answer by events, whatever both are: the way of using a card says that
-//! ([`Event`]).
+//! Ports that take commands and report events. [`Event`] defines both for each kind of card interface.
 
 use std::collections::VecDeque;
 use std::fmt::Debug;
@@ -51,7 +50,7 @@ pub struct Port<E: Event> {
 }
 
 impl<E: Event> Port<E> {
-    /// Opens a port of `device`, with an event queue of so many events as the options say slices.
+    /// Opens a port of `device`. The options' slice count is the number of events in its event queue.
     ///
     /// # Errors
     ///
@@ -242,7 +241,7 @@ impl<E: Event> Commands<E> {
     ///
     /// # Errors
     ///
-    /// [`Error::BadValue`]; [`Error::TimedOut`], which it is too when nobody reads the port's events;
+    /// [`Error::BadValue`]; [`Error::TimedOut`], also if the program does not read the port's events;
     /// [`Error::DeviceGone`], [`Error::Launch`], [`Error::Inconsistent`]: nothing was launched.
     #[inline]
     pub fn launch(
@@ -281,14 +280,14 @@ impl<E: Event> Commands<E> {
         })
     }
 
-    /// Tells the device of no launch until [`Commands::tell`], or until there is no slot for another one: several
-    /// commands are then told of by one doorbell, which is an exit from a virtual machine. Whoever waits for what such
-    /// a command does tells first.
+    /// Defers the doorbell of all posts until [`Commands::tell`], or until no slot is free. One doorbell, which is an
+    /// exit from the virtual machine, then serves several commands. A program that waits for the effect of such a
+    /// command must call [`Commands::tell`] first.
     pub fn hold(&mut self) {
         self.requester.hold();
     }
 
-    /// Tells the device of all that was launched since [`Commands::hold`], and of each launch from now on.
+    /// Notifies the device of all posts since [`Commands::hold`], and of each later post at once.
     pub fn tell(&mut self) {
         self.requester.tell();
     }

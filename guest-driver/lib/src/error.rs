@@ -7,8 +7,8 @@ use std::time::Duration;
 use niclab_port::channels::FIRST_HANDLER;
 use niclab_port::channels::names::{Conflict, MAX_NAME_BYTES, MAX_NAMES, NameProblem};
 
-/// Every failure of this library. Nothing here is fatal to the process; after [`Error::DeviceGone`] the port is of no
-/// further use, after any other error it can be used again.
+/// Every failure of this library. No error ends the process. After [`Error::DeviceGone`] the program cannot use the
+/// port any more; after any other error it can.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// There is no NIC at all.
@@ -62,7 +62,7 @@ pub enum Error {
         device: String,
         /// The model it is.
         model: String,
-        /// What was wanted of it.
+        /// The feature that the program asked for.
         wanted: &'static str,
     },
 
@@ -76,9 +76,11 @@ pub enum Error {
     },
 
     /// The machine has no memory for a buffer.
-    #[error("no memory for a buffer of {bytes} bytes: {source}; give the guest more or ask for less")]
+    #[error(
+        "no memory for a buffer of {bytes} bytes: {source}; give the guest more memory or request a smaller buffer"
+    )]
     NoMemory {
-        /// How large it was to be.
+        /// Size of the buffer.
         bytes: usize,
         /// What the kernel answered.
         source: io::Error,
@@ -106,9 +108,9 @@ pub enum Error {
         source: io::Error,
     },
 
-    /// The device refused launches or register writes since the port was opened.
+    /// The device refused posts or register writes since the port was opened.
     #[error("{device}: port {port}: {count} launches or register writes refused, the last because {}",
-        .refusal.map_or("the device does not say why", niclab_port::Refusal::reason)
+        .refusal.map_or("the device gives no reason", niclab_port::Refusal::reason)
     )]
     Launch {
         /// The device.
@@ -117,15 +119,14 @@ pub enum Error {
         port: u32,
         /// How many were refused.
         count: u64,
-        /// Why the last one was; none where the device does not say it.
+        /// Reason of the last refusal; `None` if the device does not report one.
         refusal: Option<niclab_port::Refusal>,
     },
 
-    /// A message was sent to an endpoint whose program has no handler of this number: its card has the message, and
-    /// nobody else.
+    /// The program of the receiving endpoint has no handler with this number. Only the receiving card has the message.
     #[error(
-        "node {node}, port {port} has no handler {number}{}: have its program register it, and synchronise handlers before they \
-         are called", .name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default()
+        "node {node}, port {port} has no handler {number}{}: register it in that node's program, and \
+         synchronise handlers before calling them", .name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default()
     )]
     UnknownHandler {
         /// The receiver's node.
@@ -138,30 +139,31 @@ pub enum Error {
         name: Option<String>,
     },
 
-    /// Handlers cannot be registered, or not be part of the cluster's list.
+    /// Handlers cannot be registered, or cannot enter the cluster's list.
     #[error("{}", describe(.conflicts))]
     Handlers {
         /// Each of them, and why.
         conflicts: Vec<Conflict>,
     },
 
-    /// A handler has sent more than may wait for room; nothing was sent.
+    /// The queue of messages that handlers send is full; nothing was sent.
     #[error(
-        "{messages} messages with {bytes} bytes wait for room already, of at most {most_messages} with {most_bytes}: send less from \
-         handlers, poll more often, or raise queue_messages and queue_bytes"
+        "the queue for messages of handlers is full: it holds {messages} messages with {bytes} bytes, and its \
+         limits are {most_messages} messages and {most_bytes} bytes; send less from handlers, poll more often, or raise \
+         queue_messages and queue_bytes"
     )]
     SendQueueFull {
-        /// Messages that wait.
+        /// Messages in the queue.
         messages: usize,
         /// Bytes of their payload.
         bytes: usize,
-        /// Messages that may.
+        /// Maximum number of messages.
         most_messages: usize,
-        /// Bytes that may.
+        /// Maximum number of bytes.
         most_bytes: usize,
     },
 
-    /// A message could not be moved, by a card with lists.
+    /// A card with lists could not transfer a message.
     #[error("{device}: port {port}: cannot {operation}: {outcome}")]
     Transfer {
         /// The device.
@@ -174,8 +176,10 @@ pub enum Error {
         outcome: niclab_port::lists::Outcome,
     },
 
-    /// Nothing came within the deadline, although the device lives.
-    #[error("{device}: {operation}: nothing for {waited:?}; is the peer running, routed and authorized?")]
+    /// Nothing arrived within the deadline, although the device answers.
+    #[error(
+        "{device}: {operation}: nothing arrived for {waited:?}; is the peer running, routed and authorized?"
+    )]
     TimedOut {
         /// The device.
         device: String,
@@ -185,11 +189,11 @@ pub enum Error {
         waited: Duration,
     },
 
-    /// The device wrote later slices and left these out, or wrote what is no slice: their messages are lost. The port
-    /// has gone past them, and the next receive goes on behind.
+    /// The device skipped these slices and wrote later ones, or wrote invalid ones. Their messages are lost. The port
+    /// has skipped the slices, and the next receive returns a later message.
     #[error(
-        "{device}: port {port}: {count} slice(s) from number {number} on are lost: {what}; the messages in them are gone, \
-         later ones can be received. Do device faults (`device_faults` of the cluster file) explain it?"
+        "{device}: port {port}: {count} slice(s) from number {number} on are lost: {what}; their messages are lost, \
+         later messages can be received. Does the cluster file set `device_faults`, which can cause this?"
     )]
     SlicesLost {
         /// The device.
@@ -200,31 +204,32 @@ pub enum Error {
         number: u64,
         /// How many.
         count: u64,
-        /// What is there instead.
+        /// What the queue holds instead.
         what: String,
     },
 
-    /// Something between active ports was lost or dropped: it is told here, and never sent again.
+    /// A message between active ports was lost or dropped. The card reports the loss and does not retransmit.
     #[error(
-        "{device}: port {port}: of {source_address}: {what} ({lost_frames} frames lost); later messages can be received"
+        "{device}: port {port}: from {source_address}: {what} ({lost_frames} frames lost); later messages can be \
+         received"
     )]
     Raised {
         /// The device.
         device: String,
         /// The port.
         port: u32,
-        /// Who sent it.
+        /// The sender.
         source_address: crate::Address,
-        /// Frames that did not come.
+        /// Frames that did not arrive.
         lost_frames: u32,
         /// What happened.
         what: String,
     },
 
-    /// The window of a pair of nodes was not given back: the other one takes nothing, or its acknowledgement was lost.
+    /// The send window to a node stayed closed: the receiver takes no messages, or its acknowledgement was lost.
     #[error(
-        "{device}: port {port}: the window to {target} was not given back for {waited:?}: does a program there look for messages, or \
-         was an acknowledgement lost? What has left of the message is incomplete there"
+        "{device}: port {port}: no acknowledgement opened the window to {target} for {waited:?}: does a program \
+         there poll for messages, or was an acknowledgement lost? The message is incomplete at the receiver"
     )]
     Stalled {
         /// The device.
@@ -237,7 +242,7 @@ pub enum Error {
         waited: Duration,
     },
 
-    /// A flush cannot know when its last packets left: they asked for no report.
+    /// A flush cannot detect that the last packets left, because they requested no report.
     #[error(
         "{device}: port {port}: flush needs the last packet sent to carry the notification or the acknowledgement flag"
     )]
@@ -248,17 +253,17 @@ pub enum Error {
         port: u32,
     },
 
-    /// The device does not answer any more.
+    /// The device does not answer.
     #[error(
         "{device}: the device is gone (the daemon behind it has ended, or the driver was unbound): close the program; \
-         `niclab logs` on the host tells why"
+         `niclab logs` on the host shows the reason"
     )]
     DeviceGone {
         /// The device.
         device: String,
     },
 
-    /// The device wrote what the contract rules out.
+    /// The device wrote a value that the contract rules out.
     #[error("{device}: {what}; this is a fault of the device or of its driver")]
     Inconsistent {
         /// The device.
@@ -274,23 +279,31 @@ impl From<niclab_port::BadValue> for Error {
     }
 }
 
-/// All conflicts in words, each with its fix.
+/// Describes all conflicts, each with its fix.
 fn describe(conflicts: &[Conflict]) -> String {
     let texts = conflicts.iter().map(|Conflict { name, number, problem }| match problem {
         NameProblem::Length => format!("handler {name:?}: a name has 1 to {MAX_NAME_BYTES} bytes"),
         NameProblem::Duplicated => format!("handler {name:?} is registered here already: choose another name"),
         NameProblem::Predefined => format!(
-            "handler {name:?}: number {number} is a predefined handler's: choose {FIRST_HANDLER} or more, or none"
+            "handler {name:?}: a predefined handler has number {number}: choose {FIRST_HANDLER} or more, or none"
         ),
         NameProblem::Taken => {
-            format!("handler {name:?}: number {number} is another handler's: choose another, or none")
+            format!("handler {name:?}: another handler has number {number}: choose another number, or none")
         }
         NameProblem::OtherNumber => {
-            format!("handler {name:?} has the number {number} at others: register it by that, or by none")
+            format!(
+                "handler {name:?} has the number {number} in other programs: register it with that number, or without \
+                 one"
+            )
         }
-        NameProblem::Full => format!("handler {name:?}: there are {MAX_NAMES} handlers, and there may be no more"),
+        NameProblem::Full => {
+            format!("handler {name:?}: the maximum of {MAX_NAMES} handlers is registered: register fewer")
+        }
         NameProblem::Other(reason) => {
-            format!("handler {name:?}: of a reason ({reason}) that this library does not know: build all programs alike")
+            format!(
+                "handler {name:?}: refused for reason {reason}, which this library does not know: rebuild all programs \
+                 together"
+            )
         }
     });
     texts.collect::<Vec<_>>().join("; ")

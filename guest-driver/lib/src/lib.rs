@@ -25,17 +25,18 @@
 //!   whose NIC matches messages with the memory posted for them, and MPI's semantics on top of it; [`posts`], a port
 //!   that sends to every node, and receives into memory posted for what comes next. What the last two share is in
 //!   [`commanded`]; [`active`], an active port over descriptor rings that the driver walks;
-//! - [`Backing`]: what a port needs from whoever runs it. The character device of the kernel driver is one; tests and
-//!   the in-process front end of the device daemon bring their own;
+//! - [`Backing`]: the services that a port needs from its environment. The kernel driver's character device is one
+//!   backing;
+//!   tests and the in-process front end of the device daemon have their own;
 //! - `niclab_port`: what a port does with its memory, without clock and system call. The simulator's hosts and the
-//!   in-process front end of the device daemon run the very same;
+//!   in-process front end of the device daemon run the same code;
 //! - [`Memory`]: pages shared with a device. All `unsafe` for them is in that module;
 //! - [`capi`]: the same for C, header `include/niclab.h`.
 //!
 //! # Time
 //!
-//! All durations here are wall time. Every wait has a [`Deadline`] and a [`WaitPolicy`]; whatever they say, a wait
-//! without progress asks the device every 100 ms whether it lives, and ends with [`Error::DeviceGone`] when not.
+//! All durations here are wall time. Every wait has a [`Deadline`] and a [`WaitPolicy`]. In addition, a wait without
+//! progress checks every 100 ms whether the device is alive. If it is not, the wait ends with [`Error::DeviceGone`].
 
 pub mod active;
 mod backing;

@@ -6,12 +6,13 @@ use std::{fs, io};
 
 use crate::Error;
 
-/// What a NIC counted since it was made, by name: docs/driver/DEVICE.md says what every card counts, each model counts more.
+/// Counters of a NIC since its start, by name. docs/driver/DEVICE.md lists the counters of every card; each model has
+/// more.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Statistics(BTreeMap<String, u64>);
 
 impl Statistics {
-    /// The counter of this name, or none where this NIC has none of it.
+    /// The counter with this name; `None` if this NIC does not have it.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<u64> {
         self.0.get(name).copied()

@@ -223,7 +223,7 @@ fn port_with_device() -> (Port, Arc<Loopback>) {
 }
 
 #[test]
-fn a_message_goes_out_of_one_region_and_into_what_was_posted_first() {
+fn message_lands_in_the_receive_posted_first() {
     let mut port = port();
     let [from, to] = [0, 1].map(|_| port.allocate(4096).expect("memory"));
     // More than the page and the queue hold.
@@ -249,7 +249,7 @@ fn a_message_goes_out_of_one_region_and_into_what_was_posted_first() {
 }
 
 #[test]
-fn commands_that_are_told_of_together_take_one_doorbell_and_more_than_slots_take_another() {
+fn held_commands_share_a_doorbell_per_page_of_slots() {
     let (mut port, device) = port_with_device();
     let region = port.allocate(4096).expect("memory");
     let receive = Receive::new(region.span(0..8).expect("within"));
@@ -274,7 +274,7 @@ fn commands_that_are_told_of_together_take_one_doorbell_and_more_than_slots_take
 }
 
 #[test]
-fn memory_of_another_port_and_lengths_of_no_message_are_refused_before_they_are_launched() {
+fn foreign_memory_and_bad_lengths_are_refused_before_posting() {
     let (mut port, other) = (port(), port());
     let (own, foreign) = (port.allocate(64).expect("memory"), other.allocate(64).expect("memory"));
     let refused = |result: Result<u64, Error>| matches!(result, Err(Error::BadValue { .. }));

@@ -35,7 +35,7 @@ pub struct PushChannel {
 }
 
 impl PushChannel {
-    /// Opens the channel, for messages of up to so many bytes.
+    /// Opens the channel, for messages of at most `bytes` bytes.
     ///
     /// # Errors
     ///
@@ -128,7 +128,7 @@ const fn is_memory(bytes: usize) -> bool {
     bytes as u64 > MAX_BULK_BYTES
 }
 
-/// A greeting may find nobody.
+/// Ignores the refusal of a greeting that arrived before the peer opened its port.
 fn forgive_absence(result: Result<(), Error>) -> Result<(), Error> {
     match result {
         Err(Error::Launch { refusal: Some(Refusal::Closed | Refusal::NoPayload), .. }) => Ok(()),
@@ -179,15 +179,15 @@ fn accept(
 /// [`Failure::Usage`].
 pub fn check_size(bytes: usize, is_coordinated: bool, device: &Device) -> Result<(), Failure> {
     let most = device.info().max_message_bytes.min(MAX_BULK_BYTES);
-    // Without greetings nobody knows the other's memory.
+    // The greetings carry the name of each end's memory, and a coordinated run sends none.
     let is_carried = is_memory(bytes) && bytes <= MAX_MEMORY_BYTES && !is_coordinated;
     if bytes as u64 <= most || is_carried {
         return Ok(());
     }
     Err(Failure::Usage(format!(
-        "--size {bytes}: a message of this card has a payload of up to {most} bytes: lower --size, or, up to {MAX_BULK_BYTES}, \
-         raise `payload_bytes_per_channel` in the [nic] table of the cluster; from there to {MAX_MEMORY_BYTES} bytes go as memory \
-         messages, without --coordinated"
+        "--size {bytes}: a message of this card has a payload of up to {most} bytes: lower --size; for up to \
+         {MAX_BULK_BYTES} bytes, raise `payload_bytes_per_channel` in the [nic] table of the cluster; longer \
+         payloads, up to {MAX_MEMORY_BYTES} bytes, go as memory messages, which --coordinated excludes"
     )))
 }
 
@@ -200,7 +200,7 @@ impl Channel for PushChannel {
     fn try_send(&mut self, payload: &[u8], tag: Tag, flags: Flags) -> Result<bool, Failure> {
         self.before(tag)?;
         if is_memory(payload.len()) {
-            // It waits for nobody but the card.
+            // This send waits only for the card, not for the peer.
             self.send(payload, tag, flags)?;
             return Ok(true);
         }

@@ -1,4 +1,4 @@
-//! The command line, and who talks to whom.
+//! The command line, and the pairing of ranks.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -15,12 +15,12 @@ use crate::task::{ELEMENTS, OPERATORS, Task};
 
 /// Measures latency and throughput between the nodes of a cluster. Both nodes of a pair run the same command.
 ///
-/// Ranks talk in pairs, 0 with 1, 2 with 3 and so on; the lower one of a pair measures and prints. Every time is wall
-/// time of the guest; what the modelled hardware would have taken, `niclab` reports.
+/// Ranks communicate in pairs: 0 with 1, 2 with 3 and so on. The lower rank of a pair measures and prints. Every time
+/// is wall time of the guest; `niclab` on the host reports model time.
 #[derive(Debug, Parser)]
 #[command(name = "niclab-perf", version, max_term_width = 100)]
 pub struct Cli {
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -28,39 +28,39 @@ pub struct Cli {
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// One message there, one back: the round trip with its percentiles
+    /// Request and reply: the round-trip time with its percentiles
     Pingpong(RunArguments),
     /// Messages from the lower rank to the higher: the bandwidth
     Stream(RunArguments),
     /// Messages in both directions at once: the message rate
     Rate(RunArguments),
-    /// Messages in bursts that have room: what sending one takes the lower rank's program
+    /// Bursts that fit the send window: the time that the lower rank's program spends on each message
     Inject(RunArguments),
     /// A ping-pong that sleeps for the interrupt of each k-th message, and counts them exactly
     ///
-    /// The interrupts counted by the program, by /proc/interrupts and by the device must all be those of the formula:
-    /// one for each k-th message received. Exits with 1 when they are not.
+    /// The program, /proc/interrupts and the device must all count one interrupt for each k-th message received. If one
+    /// count differs, the command exits with 1.
     Interrupts(InterruptArguments),
     /// A short ping-pong and stream, as `niclab run` without a command shows them
     Demo(DemoArguments),
     /// Barriers, multicasts and reductions that cards carry out among themselves
     ///
-    /// Every result is held to a plain computation. Before anything is measured the last member comes late to each
-    /// operation, and the device's counters must show that no other host was woken meanwhile. Exits with 1 where either
-    /// does not hold.
+    /// The command compares every result with one that it computes itself. Before it measures, the last member joins
+    /// each operation late. The device's counters must then show that no other host was woken. If a check fails, the
+    /// command exits with 1.
     Collective(CollectiveArguments),
-    /// Perform this rank's part of a workload as the simulator's hosts do, held at cues by a conductor: `niclab check`
+    /// Run this rank's part of a workload as the simulator's hosts do; `niclab check` releases it at each cue
     Workload(WorkloadArguments),
 }
 
 /// Options of the benchmarks.
 #[derive(Clone, Debug, Args)]
 pub struct RunArguments {
-    /// With whom, and by what means.
+    /// The peer, and the means of communication.
     #[command(flatten)]
     pub world: WorldArguments,
-    /// Payload bytes of a message; each carries a tag of 16 bytes besides. How long a message may be depends on the
-    /// transport and on the node's card: a payload that is too long is refused, and the message names the limit
+    /// Payload bytes of a message, without its tag of 16 bytes. The limit depends on the transport and on the node's
+    /// card; the error for a longer payload names it
     #[arg(short, long, default_value_t = 16, value_name = "BYTES")]
     pub size: usize,
     /// Sweep the payload: 8, 16, 32 and 64 bytes
@@ -69,31 +69,31 @@ pub struct RunArguments {
     /// Messages to measure, for each size
     #[arg(short = 'n', long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub iterations: Option<u64>,
-    /// Messages before these that are not measured
+    /// Warm-up messages, which are not measured
     #[arg(short, long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(..=100_000_000))]
     pub warmup: Option<u64>,
-    /// Ask for an interrupt with each K-th message; 0: with none
+    /// Request an interrupt with each K-th message; 0: with no message
     #[arg(long, default_value_t = 0, value_name = "K")]
     pub interrupt_every: u64,
-    /// Ask for a notification with each message: the NIC tells the sender when it left
+    /// Request a notification with each message: the NIC reports to the sender that the message left
     #[arg(long)]
     pub notify: bool,
-    /// Ask for an acknowledgement with each message: the NIC tells the sender when it was stored
+    /// Request an acknowledgement with each message: the NIC reports to the sender that the message was stored
     #[arg(long)]
     pub acknowledge: bool,
-    /// With lists: post so many receives that match nothing in front of those that do
+    /// Match cards: post this many receives that match no message before those that match
     #[arg(long, default_value_t = 0, value_name = "RECEIVES", value_parser = clap::value_parser!(u32).range(..=1_000_000))]
     pub depth: u32,
-    /// With lists: who looks for the receive of a message; `host` is the baseline
+    /// Match cards: who searches for the receive of a message; `host` is the baseline
     #[arg(long, value_enum, default_value_t = Matcher::Card)]
     pub match_on: Matcher,
-    /// Through a card with channels: send by so many of them in turn
+    /// GRIM cards: send through this many channels, round robin
     #[arg(long, default_value_t = 1, value_name = "CHANNELS", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub channels: u32,
-    /// Be coordinated: stop at each cue, which is a line on standard error, until a line comes on standard input
+    /// Wait for a coordinator: print each cue as a line on standard error, then wait for a line on standard input
     ///
-    /// The cues are `connected`, `warm` and `measured`. Between two cues nothing is sent but the benchmark's own
-    /// messages, so that a conductor (`niclab check`) can count exactly those.
+    /// The cues are `connected`, `warm` and `measured`. Between two cues the program sends only the benchmark's own
+    /// messages, so the coordinator (`niclab check`) can count exactly these.
     #[arg(long, conflicts_with = "all")]
     pub coordinated: bool,
 }
@@ -104,7 +104,7 @@ impl RunArguments {
         if self.all { vec![8, 16, 32, 64] } else { vec![self.size] }
     }
 
-    /// Who matches, and against how many receives that match nothing.
+    /// Who matches messages, and the number of receives to search past.
     pub fn matching(&self) -> Matching {
         Matching { depth: self.depth, on: self.match_on }
     }
@@ -118,13 +118,13 @@ impl RunArguments {
 /// Options of `interrupts`.
 #[derive(Clone, Debug, Args)]
 pub struct InterruptArguments {
-    /// With whom, and by what means.
+    /// The peer, and the means of communication.
     #[command(flatten)]
     pub world: WorldArguments,
     /// Messages in each direction
     #[arg(short = 'n', long, default_value_t = 100, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub iterations: u64,
-    /// Ask for an interrupt with each K-th message; 0: with none, and exactly none must come
+    /// Request an interrupt with each K-th message; 0: with no message, and none must arrive
     #[arg(short = 'k', long, default_value_t = 10, value_name = "K")]
     pub interrupt_every: u64,
 }
@@ -132,7 +132,7 @@ pub struct InterruptArguments {
 /// Options of `demo`.
 #[derive(Clone, Debug, Args)]
 pub struct DemoArguments {
-    /// With whom, and by what means.
+    /// The peer, and the means of communication.
     #[command(flatten)]
     pub world: WorldArguments,
 }
@@ -140,7 +140,7 @@ pub struct DemoArguments {
 /// Options of `workload`.
 #[derive(Clone, Debug, Args)]
 pub struct WorkloadArguments {
-    /// The workload, a JSON document; `-`: the first line of standard input, behind which the answers to cues come
+    /// The workload, a JSON document; `-`: the first line of standard input, followed by the answers to cues
     #[arg(long, value_name = "FILE")]
     pub spec: PathBuf,
     /// Rank of this node; without it, the NIC's node number is taken
@@ -160,7 +160,7 @@ pub struct WorkloadArguments {
 /// Options of `collective`.
 #[derive(Clone, Debug, Args)]
 pub struct CollectiveArguments {
-    /// Nodes of a group, the root of its tree first; repeated for more groups, which are asked all at once
+    /// Nodes of a group, the root of its tree first; repeat the option for more groups, which run at the same time
     /// [default: all nodes]
     #[arg(long = "group", value_name = "NODE,NODE,...")]
     pub groups: Vec<String>,
@@ -176,7 +176,7 @@ pub struct CollectiveArguments {
     /// Only reductions of these: i32, i64, u32, u64, f64
     #[arg(long, value_delimiter = ',', value_parser = |name: &str| named(&ELEMENTS, name))]
     pub element: Vec<Element>,
-    /// How often each is measured
+    /// Measured repetitions of each operation
     #[arg(short = 'n', long, default_value_t = 100, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub iterations: u64,
     /// Character device of the NIC; the first one when not given
@@ -193,10 +193,10 @@ pub struct CollectiveArguments {
     pub json: bool,
 }
 
-/// What groups can be asked for.
+/// Collective operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Collective {
-    /// Until all members have come
+    /// Wait until all members have reached it
     Barrier,
     /// From each member to all others
     Multicast,
@@ -213,7 +213,7 @@ fn named<T: Copy>(table: &[(&str, T)], name: &str) -> Result<T, String> {
 }
 
 impl CollectiveArguments {
-    /// The nodes of each group, in a cluster of so many.
+    /// The nodes of each group, in a cluster of `nodes` nodes.
     ///
     /// # Errors
     ///
@@ -231,7 +231,7 @@ impl CollectiveArguments {
         self.groups.iter().map(group).collect()
     }
 
-    /// What to do, in this order.
+    /// The operations to run, in order.
     pub fn tasks(&self) -> Vec<Task> {
         fn or_all<T: Copy>(chosen: &[T], all: &[(&str, T)]) -> Vec<T> {
             if chosen.is_empty() { all.iter().map(|(_, value)| *value).collect() } else { chosen.to_vec() }
@@ -248,19 +248,19 @@ impl CollectiveArguments {
     }
 }
 
-/// With whom to talk, and by what means.
+/// The peer, and the means of communication.
 #[derive(Clone, Debug, Args)]
 pub struct WorldArguments {
-    /// How to send [default: as the NIC can]
+    /// How to send [default: the transport of the NIC's model]
     #[arg(short, long, value_enum)]
     pub transport: Option<Transport>,
     /// Rank of this node; without it, the NIC's node number is taken
     #[arg(long, env = "NICLAB_RANK")]
     pub rank: Option<u32>,
-    /// Ranks of the cluster; without it, what the NIC says
+    /// Number of ranks in the cluster; without it, the NIC's node count is taken
     #[arg(long, env = "NICLAB_SIZE")]
     pub ranks: Option<u32>,
-    /// Rank to talk to, instead of the neighbour
+    /// Rank of the peer, instead of the neighbour
     #[arg(long)]
     pub peer: Option<u32>,
     /// IP addresses of the ranks in their order, for TCP and UDP
@@ -278,8 +278,8 @@ pub struct WorldArguments {
     /// Slices of the receive queue, or events of a card with lists: a power of two
     #[arg(long, default_value_t = 256)]
     pub slices: u32,
-    /// How to wait: `spin` wants a core for each spinning end, and one for the daemon [default: spin with a NIC,
-    /// block with TCP and UDP]
+    /// How to wait: `spin` needs a core for each spinning end and one for the daemon [default: spin with a NIC, block
+    /// with TCP and UDP]
     #[arg(long, value_enum)]
     pub poll: Option<Poll>,
     /// Longest wait for the peer, and for any message, in seconds
@@ -293,29 +293,29 @@ pub struct WorldArguments {
 /// How to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Transport {
-    /// Slices, as of an ULTRA card
+    /// Slices of an ULTRA card
     #[value(name = "ultra")]
     Slices,
-    /// Receives that are posted in lists, as of a Match card
+    /// Receives posted in lists of a Match card
     #[value(name = "match")]
     Lists,
-    /// Room that is posted for any message, as of an INIC card
+    /// Receives posted for any message, on an INIC card
     #[value(name = "inic", alias = "posts")]
     Posts,
-    /// Messages that are pushed through a logical channel, as of a GRIM card
+    /// Messages pushed through a logical channel of a GRIM card
     #[value(name = "grim")]
     Channels,
-    /// Active ports over descriptor rings, as of a GAMMA card
+    /// Active ports over descriptor rings of a GAMMA card
     #[value(name = "gamma")]
     Active,
     /// A TCP connection with TCP_NODELAY: the baseline
     Tcp,
-    /// UDP datagrams, of which some may be lost: a stream only
+    /// UDP datagrams, which may be lost: `stream` only
     Udp,
 }
 
 impl Transport {
-    /// As the report names it.
+    /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Slices => "ultra",
@@ -328,7 +328,7 @@ impl Transport {
         }
     }
 
-    /// Whether messages go by the Ethernet function and not by the NIC.
+    /// Whether messages use sockets on the Ethernet function instead of the cluster function.
     pub fn is_of_sockets(self) -> bool {
         matches!(self, Self::Tcp | Self::Udp)
     }
@@ -337,16 +337,16 @@ impl Transport {
 /// How to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Poll {
-    /// Look again and again
+    /// Poll continuously
     Spin,
     /// Sleep until an interrupt
     Block,
-    /// Look for 100 us, then sleep
+    /// Poll for 100 us, then sleep until an interrupt
     Adaptive,
 }
 
 impl Poll {
-    /// As the library says it.
+    /// The library's policy.
     pub const fn policy(self) -> WaitPolicy {
         match self {
             Self::Spin => WaitPolicy::Spin,
@@ -371,7 +371,7 @@ impl WorldArguments {
         Duration::from_secs(self.timeout)
     }
 
-    /// This rank's place among `ranks`; `None` when it has no neighbour to talk to.
+    /// The pair that this rank belongs to; `None` if the peer's rank is not below `ranks`.
     ///
     /// # Errors
     ///
@@ -379,7 +379,7 @@ impl WorldArguments {
     pub fn pair(&self, rank: u32, ranks: Option<u32>) -> Result<Option<Pair>, Failure> {
         let peer = self.peer.unwrap_or(rank ^ 1);
         if peer == rank {
-            return Err(Failure::Usage(format!("--peer {peer} is this rank itself: name another one")));
+            return Err(Failure::Usage(format!("--peer {peer} is this rank itself: give another rank")));
         }
         if ranks.is_some_and(|ranks| peer >= ranks) {
             return Ok(None);
@@ -399,7 +399,7 @@ impl WorldArguments {
     }
 }
 
-/// Two ranks that talk to each other.
+/// Two ranks that communicate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pair {
     /// This rank.
@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_talk_and_an_odd_one_has_nobody() {
+    fn ranks_pair_with_neighbours_and_an_odd_rank_has_none() {
         let world = world("");
         let pair = |rank, ranks| world.pair(rank, ranks).expect("a pair").map(|pair| (pair.peer, pair.end));
         assert_eq!(pair(2, Some(4)), Some((3, End::First)));

@@ -1,7 +1,7 @@
-//! Cues: where a coordinated benchmark stops until it is told to go on.
+//! Cues (barriers): a coordinated benchmark stops at each of them until its coordinator answers.
 //!
-//! What a conductor measures between two cues is the benchmark's messages and nothing else: no greeting, no parting, no
-//! control request.
+//! Between two cues the program sends only the benchmark's messages: no greeting, no farewell and no control request.
+//! So the coordinator can measure exactly these messages.
 
 use std::io::{self, BufRead};
 
@@ -17,7 +17,7 @@ pub const WARM: &str = "warm";
 /// The measured part is over at this end.
 pub const MEASURED: &str = "measured";
 
-/// Says the cue and waits for the line that answers it, whatever is in it.
+/// Prints the cue and waits for the coordinator's answer: one line, with any content.
 ///
 /// # Errors
 ///

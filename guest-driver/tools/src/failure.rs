@@ -11,13 +11,13 @@ pub enum Failure {
     #[error(transparent)]
     Nic(#[from] niclab_user::Error),
 
-    /// Nobody said which rank this is.
+    /// Neither an option, the environment nor the NIC gives this node's rank.
     #[error(
         "the rank of this node is not known: run under `niclab run`, which sets NICLAB_RANK, or give --rank"
     )]
     NoRank,
 
-    /// Nobody said how to reach the peer by TCP.
+    /// The list of addresses has no entry for the peer's rank, so TCP and UDP cannot reach it.
     #[error(
         "no address for rank {rank}: NICLAB_ADDRESSES (or --addresses) must list an address for each rank, separated \
          by commas; it lists {listed}"
@@ -25,15 +25,15 @@ pub enum Failure {
     NoAddress {
         /// The rank without an address.
         rank: u32,
-        /// How many there are.
+        /// Number of addresses in the list.
         listed: usize,
     },
 
-    /// Options that do not go together, or a value out of range.
+    /// Options that exclude each other, or a value out of range.
     #[error("{0}")]
     Usage(String),
 
-    /// A workload cannot be read, or not be performed.
+    /// A workload cannot be read or cannot be run.
     #[error("the workload in {}: {what}", .path.display())]
     Workload {
         /// Its file, or `-`.
@@ -42,10 +42,12 @@ pub enum Failure {
         what: String,
     },
 
-    /// A cue was not answered.
-    #[error("nobody conducts: standard input ended at the cue `{cue}`; `niclab check` does")]
+    /// Standard input ended before the coordinator answered a barrier.
+    #[error(
+        "standard input ended at the barrier `{cue}`: no coordinator answers; run this under `niclab check`"
+    )]
     NotCoordinated {
-        /// The cue.
+        /// Name of the barrier.
         cue: &'static str,
     },
 
@@ -85,7 +87,7 @@ pub enum Failure {
         peer: String,
     },
 
-    /// The NIC did not do what it was asked to.
+    /// A command of a card with lists failed.
     #[error("{peer}: cannot {operation}: {outcome}")]
     Matching {
         /// The peer.
@@ -96,7 +98,7 @@ pub enum Failure {
         outcome: niclab_user::lists::Outcome,
     },
 
-    /// The NIC did not do what was posted.
+    /// A command of a card with posts failed.
     #[error("{peer}: cannot {operation}: {outcome}")]
     Posted {
         /// The peer.
@@ -107,43 +109,47 @@ pub enum Failure {
         outcome: niclab_user::posts::Outcome,
     },
 
-    /// The cards did not do what a group was asked for.
+    /// A collective operation failed.
     #[error("{task}: {outcome}")]
     Collective {
-        /// What was asked for last.
+        /// The operation that ran last.
         task: String,
         /// What the NIC says.
         outcome: niclab_user::posts::Outcome,
     },
 
-    /// The cards made something else of the members' data than plain arithmetic does.
-    #[error("{task}: byte {byte} is not what the members' data makes: a card combined or carried it wrongly")]
+    /// The cards' result differs from the result that this program computes from the members' data.
+    #[error(
+        "{task}: byte {byte} differs from the result computed from the members' data: a card combined \
+         or transferred it wrongly"
+    )]
     Combined {
-        /// What, and of whom.
+        /// The operation and its members.
         task: String,
         /// The first wrong byte.
         byte: usize,
     },
 
-    /// A host was woken for what its card does alone.
+    /// A host was woken during an operation that its card carries out alone.
     #[error(
-        "{task}: while it waited for its card, this node was interrupted {interrupts} times, where it asked for {expected}, and \
-         its card was rung {rung} times, which only a host does"
+        "{task}: while this node waited for its card, it received {interrupts} interrupts instead of {expected}, and its \
+         card received {rung} doorbells from the host instead of none"
     )]
     Woken {
-        /// What was asked for.
+        /// The operation.
         task: String,
         /// As the device counts them.
         interrupts: u64,
-        /// As many as were asked for.
+        /// Interrupts that the operation requested.
         expected: u64,
-        /// Doorbells, and stores that needed none.
+        /// Doorbells, including suppressed ones.
         rung: u64,
     },
 
     /// A message arrived that is not what was sent.
     #[error(
-        "{peer}: byte {offset} of message {number} is {found:#04x} instead of {expected:#04x}: the data was damaged on its way"
+        "{peer}: byte {offset} of message {number} is {found:#04x} instead of {expected:#04x}: the data was damaged in \
+         transit"
     )]
     Damaged {
         /// The peer.
@@ -158,16 +164,16 @@ pub enum Failure {
         found: u8,
     },
 
-    /// A message came that does not belong where the run is.
+    /// A message arrived that the run does not expect at this point.
     #[error(
-        "{peer}: expected {expected}, received {found}: a message was lost, or the port is used by others"
+        "{peer}: expected {expected}, received {found}: a message was lost, or another program uses the port"
     )]
     OutOfStep {
         /// The peer.
         peer: String,
-        /// What should have come.
+        /// The message that was due.
         expected: String,
-        /// What came.
+        /// The message that arrived.
         found: String,
     },
 
@@ -176,12 +182,12 @@ pub enum Failure {
     NoInterruptLine {
         /// The device.
         device: String,
-        /// Where it was looked for.
+        /// The file that was searched.
         path: PathBuf,
     },
 
-    /// The NIC does not count what a run is told by.
-    #[error("{} has no counter {name}: driver, device and program are of different builds", .device.display())]
+    /// The NIC lacks a counter that the run reads.
+    #[error("{} has no counter {name}: driver, device and program are from different builds; rebuild them together", .device.display())]
     NoCounter {
         /// The device.
         device: PathBuf,

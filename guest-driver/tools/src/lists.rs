@@ -3,7 +3,7 @@
 //! Both ends post a number of receives ([`Window`]), each with memory of its own, and post each again once its message
 //! was taken. How many of its messages the peer has made room for is told with every message, or by an empty one where
 //! there is none: a sender never finds a receive missing. Greetings are apart from that: they have receives of their
-//! own, for nobody knows who takes one, the peer or the program that had its port before.
+//! own, because the program that had the peer's port before may receive one instead of the peer.
 //!
 //! With a depth, so many receives that match nothing stand in front of these. Matched by the NIC, its match unit passes
 //! them for each message. Matched by the host, every message goes to an entry that takes anything, and the program
@@ -32,7 +32,7 @@ const MESSAGES: u32 = 0;
 const CREDITS: u32 = 1;
 /// User value of the entry for those.
 const OF_CREDITS: u64 = u64::MAX;
-/// Portal of greetings that may find nobody, or the program before.
+/// Portal of greetings, which may arrive before the peer opens its port, or at the program that had the port before.
 const GREETINGS: u32 = 2;
 /// Receives for those, behind the others. One that finds none is lost, and said again.
 const GREETING_RECEIVES: usize = 4;
@@ -50,7 +50,7 @@ const NEVER: u64 = 0xdead << 48;
 pub const MAX_PAYLOAD_BYTES: usize = 64 << 20;
 /// Largest payload besides the pattern's: greetings and partings.
 const SMALL_BYTES: usize = 64;
-/// Who matches messages, and against how many receives that match nothing first.
+/// Who matches messages, and the number of receives to search past.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Matching {
     /// Receives in front of those that match.
@@ -509,8 +509,8 @@ pub fn check_size(device: &Device, bytes: usize) -> Result<(), Failure> {
 fn check_payload(bytes: usize, max_message_bytes: usize) -> Result<(), Failure> {
     if bytes > max_message_bytes {
         return Err(Failure::Usage(format!(
-            "--size {bytes}: messages of this card have up to {max_message_bytes} bytes: raise `max_message_bytes` in the \
-             [nic] table of the cluster, or lower --size"
+            "--size {bytes}: messages of this card have up to {max_message_bytes} bytes: raise \
+             `max_message_bytes` in the [nic] table of the cluster, or lower --size"
         )));
     }
     if bytes > MAX_PAYLOAD_BYTES {

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_sends_and_never_greets_is_told_apart_from_an_absent_one() {
+    fn peer_without_greeting_differs_from_absent_peer() {
         let [mut a, b] = pair([0, 0]);
         b.to.send(data(1)).expect("a is there");
         b.to.send(data(2)).expect("a is there");

@@ -114,7 +114,7 @@ fn both_ends_send_at_once_without_locking_up() {
 }
 
 #[test]
-fn the_demo_is_a_table_that_says_whose_time_it_is() {
+fn demo_table_names_the_clock() {
     let [zero, _] = run_pair(["demo"; 2]);
     let text = String::from_utf8_lossy(&zero.stdout);
     assert!(zero.status.success() && text.contains("wall time"), "{text}{}", stderr(&zero));

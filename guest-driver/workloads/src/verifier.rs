@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_is_right_and_anything_else_is_told() {
+    fn due_messages_pass_and_any_other_message_fails() {
         let all = |v: &mut Verifier, marks: [Mark; 3]| {
             marks.iter().for_each(|m| v.on_message(B, A, m, m.payload()))
         };

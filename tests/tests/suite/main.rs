@@ -8,11 +8,11 @@ mod device_faults;
 mod drivers;
 mod faults;
 mod library;
-mod seeded_bugs;
+mod recording;
 #[allow(dead_code, reason = "only the extended tests use who finds a bug")]
 #[path = "../../seeded_bugs/table.rs"]
 mod seeded_bug_table;
-mod recording;
+mod seeded_bugs;
 mod stage;
 mod two_clocks;
 mod workloads;

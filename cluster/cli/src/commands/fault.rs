@@ -8,7 +8,7 @@ use niclab_cluster::{
     plan::{NodePlan, Plan},
 };
 use niclab_spec::{
-    DeviceFaults, DeviceFaultsChange, Faults, FaultsChange,
+    DeviceFaults, DeviceFaultsChange, FaultValue, Faults, FaultsChange, LinkFault,
     monitor::{LinkState, LinkStates},
 };
 
@@ -68,20 +68,9 @@ fn node_of<'a>(plan: &'a Plan, name: &str) -> Result<&'a NodePlan> {
 /// What shall change; nothing where links are only to be shown.
 fn change(args: &FaultArgs) -> Option<FaultsChange> {
     if args.heal {
-        let Faults { loss, duplicate, corrupt, bit_errors, reorder, delay_ns, partition } = Faults::default();
-        return Some(FaultsChange {
-            loss: Some(loss),
-            duplicate: Some(duplicate),
-            corrupt: Some(corrupt),
-            bit_errors: Some(bit_errors),
-            reorder: Some(reorder),
-            delay_ns: Some(delay_ns),
-            partition: Some(partition),
-        });
+        return Some(FaultsChange::to(&Faults::default()));
     }
-    let FaultArgs { loss, duplicate, corrupt, bit_errors, reorder, delay_ns, partition, .. } = *args;
-    let change = FaultsChange { loss, duplicate, corrupt, bit_errors, reorder, delay_ns, partition };
-    (change != FaultsChange::default()).then_some(change)
+    Some(args.link.0).filter(|change| *change != FaultsChange::default())
 }
 
 /// Changes the link and, where that cuts or restores it, the guest's carrier.
@@ -103,18 +92,9 @@ fn apply(plan: &Plan, node: &NodePlan, change: FaultsChange) -> Result<LinkState
 }
 
 fn text(states: &LinkStates) -> String {
-    let heading = [
-        "node",
-        "link",
-        "loss",
-        "duplicate",
-        "reorder",
-        "corrupt",
-        "bit errors",
-        "delay, model ns",
-        "frames so far",
-    ];
-    let mut rows = vec![heading.map(str::to_owned).to_vec()];
+    let faults = shown_as_values().map(|fault| fault.heading);
+    let heading = ["node", "link"].into_iter().chain(faults).chain(["frames so far"]);
+    let mut rows = vec![heading.map(str::to_owned).collect()];
     rows.extend(states.nodes.iter().map(row));
     let devices = states.nodes.iter().filter(|state| !state.device_faults.is_none());
     let devices: Vec<String> = devices
@@ -140,21 +120,25 @@ fn device_text(faults: &DeviceFaults) -> String {
     parts.join(", ")
 }
 
+/// The faults that have a column of their own; whether the link is cut stands in the column `link`.
+fn shown_as_values() -> impl Iterator<Item = &'static LinkFault> {
+    Faults::TABLE.iter().filter(|fault| !matches!((fault.value)(&Faults::default()), FaultValue::Switch(_)))
+}
+
 fn row(state: &LinkState) -> Vec<String> {
-    let Faults { loss, duplicate, corrupt, bit_errors, reorder, delay_ns, partition } = state.faults;
     let events = state.link_events.iter().filter(|(_, count)| **count > 0);
     let events: Vec<String> = events.map(|(name, count)| format!("{name} {count}")).collect();
-    vec![
-        state.name.clone(),
-        if partition { "cut" } else { "whole" }.to_owned(),
-        loss.to_string(),
-        duplicate.to_string(),
-        reorder.to_string(),
-        corrupt.to_string(),
-        if bit_errors == 0.0 { "0".to_owned() } else { format!("{bit_errors:e}") },
-        delay_ns.to_string(),
-        if events.is_empty() { "none dropped or changed".to_owned() } else { events.join(", ") },
-    ]
+    let link = if state.faults.partition { "cut" } else { "whole" };
+    let mut row = vec![state.name.clone(), link.to_owned()];
+    row.extend(shown_as_values().map(|fault| match (fault.value)(&state.faults) {
+        // Small probabilities would have many zeros.
+        FaultValue::Probability(value) if value != 0.0 && value < 1e-4 => format!("{value:e}"),
+        FaultValue::Probability(value) => value.to_string(),
+        FaultValue::DelayNs(value) => value.to_string(),
+        FaultValue::Switch(value) => value.to_string(),
+    }));
+    row.push(if events.is_empty() { "none dropped or changed".to_owned() } else { events.join(", ") });
+    row
 }
 
 #[cfg(test)]

@@ -182,10 +182,7 @@ fn a_program_that_misbehaves_can_be_looked_at() {
     );
     let said: Vec<String> = text(&output.stdout).split("(match) ").map(str::to_owned).collect();
     assert_eq!(output.status.code(), Some(0), "not stopped since `restart`");
-    holds(
-        &said[1],
-        &["the program was stopped: header 0: the program ran past its end, at word 3", "fix: "],
-    );
+    holds(&said[1], &["the program was stopped: header 0: the program ran past its end, at word 3", "fix: "]);
     holds(&said[1], &["next: nothing; the program's last word is 2"]);
     holds(&said[2], &["r1 0x0000000000000007 *"]);
     holds(&said[3], &["the program was stopped"]);

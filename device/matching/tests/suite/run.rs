@@ -82,10 +82,7 @@ fn a_program_that_keeps_the_list_finds_the_same_in_more_cycles() {
     fs::write(folder.path().join("end.nma"), "in\n").unwrap();
     let stopped = json_of(folder.path(), &["--queue-program", "--program", "end.nma"], 1);
     let message = stopped["error"]["message"].as_str().unwrap();
-    assert!(
-        message.contains("header 0: the matching program: the program ran past its end"),
-        "{message}"
-    );
+    assert!(message.contains("header 0: the matching program: the program ran past its end"), "{message}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::fabric::PortCounters;
 use crate::fabric::ethernet::{HEADER_BYTES, tag_bytes};
 use crate::fabric::faults::{Draws, Faults, Mishap};
 use crate::platform::ledger::{Cost, Crossing, Ledger, Place, Resource, Series, Sums};
-use crate::random::{Random, Rarity};
+use crate::random::Random;
 use crate::time::{Passage, Span, Time};
 
 /// A link that there cannot be.
@@ -164,11 +164,7 @@ impl Link {
 
     pub(super) fn set_faults(&mut self, faults: Faults) {
         self.faults = faults;
-        let Faults { loss, duplicate, corrupt, bit_errors, reorder, reorder_delay: _, delay, partition } =
-            faults;
-        let is_any_possible =
-            [loss, duplicate, corrupt, reorder].into_iter().any(|c| c != Default::default());
-        self.is_faulty = is_any_possible || bit_errors != Rarity::NEVER || delay != Span::ZERO || partition;
+        self.is_faulty = faults != Faults { reorder_delay: faults.reorder_delay, ..Faults::NONE };
     }
 
     pub(super) fn set_up(&mut self, is_up: bool) {

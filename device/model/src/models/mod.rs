@@ -1,4 +1,4 @@
-//! The NIC models, one folder each, all of the same anatomy: `descriptor` is what the registry knows of a model.
+//! The NIC models, one folder each, all with the same files. `descriptor` is a model's entry in the registry.
 
 use crate::fabric::ethernet::{Concern, HEADER_BYTES};
 use crate::nic::registry::{Begun, Model};
@@ -10,7 +10,7 @@ pub mod mailbox;
 pub mod matching;
 pub mod ultra;
 
-/// All models of this build; the first is what a cluster file means that names none.
+/// All models of this build. The first is the default for a cluster file that names no model.
 pub static MODELS: &[&Model] = &[
     &ultra::descriptor::MODEL,
     &matching::descriptor::MODEL,
@@ -20,7 +20,7 @@ pub static MODELS: &[&Model] = &[
     &gamma::descriptor::MODEL,
 ];
 
-/// The model that a cluster file means that names none.
+/// The default model of a cluster file that names none.
 pub fn default_model() -> &'static Model {
     &ultra::descriptor::MODEL
 }
@@ -35,8 +35,8 @@ pub fn of_protocol(protocol: u8) -> Option<&'static Model> {
     MODELS.iter().copied().find(|model| model.protocol == protocol)
 }
 
-/// The message that begins in a frame of the cluster's network, as its model says. In what ordinary networking sends
-/// none does.
+/// The message whose first frame this is, as the frame's model decodes it. Ethernet frames of other protocols begin no
+/// message.
 pub fn begun_in(frame: &[u8]) -> Option<Begun> {
     if Concern::of(frame) != Concern::Card {
         return None;
@@ -45,7 +45,7 @@ pub fn begun_in(frame: &[u8]) -> Option<Begun> {
     (of_protocol(*protocol)?.begun)(frame)
 }
 
-/// Which node the routing of a frame of the cluster's network leads to, where its model's frames have any.
+/// The node to which a frame's routing leads; none if frames of its model have no routing.
 pub fn routed_to(frame: &[u8]) -> Option<u16> {
     if Concern::of(frame) != Concern::Card {
         return None;
@@ -123,8 +123,8 @@ mod tests {
         }
     }
 
-    /// Every choice for every value that shared code and models declare is out of its range, and leaves all other bits
-    /// alone.
+    /// For every value that shared code and models declare, each invalid choice is out of range and changes no other
+    /// bits.
     #[test]
     fn every_declared_host_value_can_be_put_out_of_its_range() {
         use crate::nic::host_values::{CardLimits, HostValue, OF_EVERY_CARD};

@@ -179,7 +179,7 @@ impl Network {
 
     /// What goes wrong on a node's link from now on.
     pub fn set_faults(&mut self, node: u16, wanted: &niclab_spec::Faults, port: &mut Port) {
-        let faults = niclab_assembly::faults(wanted);
+        let faults = wanted.to_model();
         let number = usize::from(node);
         if let (Some(kept), Some(is_faulty)) = (self.faults.get_mut(number), self.is_faulty.get_mut(number)) {
             *kept = *wanted;

@@ -166,7 +166,7 @@ mod tests {
             let faults = niclab_spec::Faults {
                 loss: chance, duplicate: chance, corrupt: chance, reorder: chance, ..Default::default()
             };
-            let faults = niclab_assembly::faults(&faults);
+            let faults = faults.to_model();
             let (mut plain, mut shown) = (fabric(seed, &faults), fabric(seed, &faults));
             let taps = Taps::default();
             let mut now = Time::ZERO;

@@ -112,7 +112,7 @@ fn a_lost_interrupt_costs_a_sleeper_no_more_than_the_time_of_a_check() {
 }
 
 #[test]
-fn a_duplicated_interrupt_wakes_a_receiver_for_nothing_and_that_is_all() {
+fn duplicated_interrupt_only_wakes_a_receiver_spuriously() {
     let faults = DeviceFaults { duplicated_interrupt_at: vec![1], ..Default::default() };
     let (cluster, [mut a, mut b]) = faulty(faults);
     b.set_wait_policy(WaitPolicy::Block);

@@ -293,7 +293,7 @@ fn a_dead_device_ends_a_loop_of_short_waits() {
 
 /// The register is one-shot: each sleep must ask for the slice that is next.
 #[test]
-fn a_receiver_arms_anew_before_each_sleep() {
+fn receiver_arms_again_before_each_sleep() {
     let (cluster, [mut a, mut b]) = pair(8, 4);
     b.set_wait_policy(WaitPolicy::Block);
     for number in 1..=3 {

@@ -15,10 +15,10 @@ use crate::time::Span;
 /// Bits of a byte, times picoseconds of a second. Ours: units.
 const PS_BITS: u64 = 8_000_000_000_000;
 
-/// A card that there cannot be.
+/// Why a card cannot be built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ConfigError {
-    /// It stands on no node of the cluster.
+    /// The node number is not in the cluster.
     #[error("node {node} is not one of the cluster's {nodes} nodes, which are numbered from 0")]
     Node {
         /// This node.
@@ -26,69 +26,73 @@ pub enum ConfigError {
         /// Nodes of the cluster.
         nodes: u32,
     },
-    /// The receive ring has not so many buffers (section 3).
+    /// The receive ring has fewer buffers than the windows of all senders need (section 3).
     #[error(
-        "{nodes} nodes need {senders} x {window} = {data} buffers for their windows and {acknowledgements} for acknowledgements, \
-         {needed} in all, and receive_buffers = {buffers}: use at most {most} nodes, a smaller window_frames, or more receive_buffers"
+        "{nodes} nodes need {senders} x {window} = {data} buffers for their windows \
+         and {acknowledgements} for acknowledgements, {needed} in all, but receive_buffers = {buffers}: \
+         use at most {most} nodes, a smaller window_frames, or more receive_buffers"
     )]
     Buffers {
         /// Nodes of the cluster.
         nodes: u32,
-        /// Nodes that may send to one.
+        /// Nodes that may send to the same node.
         senders: u32,
-        /// Frames of each that may be on their way.
+        /// Frames of each sender that may be in flight.
         window: u32,
-        /// Buffers for all of them.
+        /// Buffers for the windows of all senders.
         data: u64,
-        /// Buffers for the acknowledgements of all of them.
+        /// Buffers for the acknowledgements of all senders.
         acknowledgements: u64,
-        /// The same together.
+        /// Sum of `data` and `acknowledgements`.
         needed: u64,
-        /// What there is.
+        /// Buffers of the receive ring.
         buffers: u32,
-        /// Nodes that it is enough for.
+        /// Maximum cluster size for this ring.
         most: u32,
     },
-    /// A frame carries nothing, or does not fit into a buffer.
+    /// The MTU leaves no payload, or is longer than a receive buffer.
     #[error(
-        "the cluster's links carry frames of {mtu_bytes} bytes: set mtu_bytes to {least} at least and {most} at most"
+        "the cluster's links carry frames of {mtu_bytes} bytes: set mtu_bytes to a value from {least} to {most}"
     )]
     Mtu {
-        /// Bytes that a frame may have behind the Ethernet header.
+        /// Maximum bytes of a frame after the Ethernet header.
         mtu_bytes: u32,
-        /// The least.
+        /// Minimum.
         least: u32,
-        /// The most.
+        /// Maximum.
         most: u32,
     },
-    /// What comes waits in the card, and its FIFO has not the room.
+    /// The receive FIFO of a CPU-driven card is too small: received frames wait in the FIFO.
     #[error(
-        "{nodes} nodes with windows of {window} need {senders} x ({window} + {acknowledgements}) x {frame_bytes} = {needed} bytes, \
-         since a CPU-driven card keeps what comes in its FIFO, and receive_fifo_bytes = {bytes}: set window_frames = 0, as the paper's driver does, or \
-         give it as many"
+        "{nodes} nodes with windows of {window} frames need {senders} x ({window} + {acknowledgements}) x \
+         {frame_bytes} = {needed} bytes, since a CPU-driven card keeps received frames in its FIFO, but \
+         receive_fifo_bytes = {bytes}: set window_frames = 0, as the paper's driver does, or set \
+         receive_fifo_bytes to {needed} or more"
     )]
     FifoWindows {
         /// Nodes of the cluster.
         nodes: u32,
-        /// Nodes that may send to one.
+        /// Nodes that may send to the same node.
         senders: u32,
-        /// Frames of each that may be on their way.
+        /// Frames of each sender that may be in flight.
         window: u32,
-        /// Acknowledgements of a window.
+        /// Acknowledgements for one window.
         acknowledgements: u32,
         /// The longest frame.
         frame_bytes: u32,
-        /// Room for all of them.
+        /// Bytes for the windows and acknowledgements of all senders.
         needed: u64,
-        /// What the FIFO has.
+        /// Bytes of the FIFO.
         bytes: u32,
     },
-    /// A FIFO has no room for the longest frame.
-    #[error("{key} = {bytes} has no room for a frame of {frame_bytes} bytes: give it as many at least")]
+    /// A FIFO is smaller than the longest frame.
+    #[error(
+        "{key} = {bytes} has no room for a frame of {frame_bytes} bytes: set {key} to {frame_bytes} or more"
+    )]
     Fifo {
-        /// Which.
+        /// The parameter that sets the FIFO's size.
         key: &'static str,
-        /// What it has.
+        /// Bytes of the FIFO.
         bytes: u32,
         /// The longest frame.
         frame_bytes: u32,
@@ -102,46 +106,46 @@ pub struct Config {
     pub node: u16,
     /// Nodes of the cluster.
     pub nodes: u32,
-    /// Most bytes behind the Ethernet header of a frame.
+    /// Maximum bytes of a frame after the Ethernet header.
     pub mtu_bytes: u32,
-    /// Bits a second that the card sends.
+    /// Line rate of the card, in bits per second.
     pub line_rate_bits_per_s: u64,
     /// The processor drives each transfer, and there are no rings (section 4: the 3C595's mode).
     pub is_cpu_driven: bool,
-    /// Bytes of the FIFO in front of the wire.
+    /// Bytes of the transmit FIFO.
     pub transmit_fifo_bytes: u32,
-    /// A frame begins to leave once so many bytes of it are in the FIFO; zero: once all are.
+    /// Bytes of a frame that must be in the FIFO before the frame begins to leave; zero: all bytes.
     pub transmit_threshold_bytes: u32,
-    /// Bytes of the FIFO behind the wire.
+    /// Bytes of the receive FIFO.
     pub receive_fifo_bytes: u32,
-    /// A frame is stored while it comes, so many bytes at a time; zero: once it is all there.
+    /// Burst in which the card stores a frame while it receives it, in bytes; zero: after the last byte.
     pub receive_burst_bytes: u32,
     /// Descriptors of each driver's receive ring.
     pub receive_buffers: u32,
-    /// Frames that may be on their way between two nodes; zero: any number.
+    /// Frames that may be in flight from one node to another; zero: any number.
     pub window_frames: u32,
-    /// Frames after which a window is given back; zero: once all of it is used.
+    /// Frames after which the receiver acknowledges a window; zero: after the whole window.
     pub acknowledge_every: u32,
-    /// Frames after which drivers are interrupted; zero: they poll.
+    /// Received frames after which the card interrupts its driver; zero: the driver polls.
     pub interrupt_frames: u32,
-    /// Nanoseconds after which they are interrupted for fewer.
+    /// Nanoseconds after which the card interrupts for fewer frames.
     pub interrupt_delay_ns: u32,
     /// Prices.
     pub profile: Arc<Profile>,
 }
 
 impl Config {
-    /// Checks that there can be such a card.
+    /// Checks that a card with these parameters can be built.
     ///
     /// # Errors
-    /// When there cannot.
+    /// [`ConfigError`] names the first invalid parameter.
     pub fn check(&self) -> Result<(), ConfigError> {
         let Self { node, nodes, mtu_bytes, receive_buffers: buffers, window_frames: window, .. } = *self;
         if u32::from(node) >= nodes {
             return Err(ConfigError::Node { node, nodes });
         }
         let (head, header) = (HEAD_BYTES as u32, HEADER_BYTES as u32);
-        // Some data behind the head and in front of the check sequence.
+        // At least one byte of data between the header and the check sequence.
         let (least, most) = (head - header + CHECK_BYTES + 16, RING_MAX_BUFFER_BYTES - header);
         if !(least..=most).contains(&mtu_bytes) {
             return Err(ConfigError::Mtu { mtu_bytes, least, most });
@@ -194,7 +198,7 @@ impl Config {
         u64::from(self.nodes - 1) * u64::from(self.window_frames)
     }
 
-    /// And those for the acknowledgements of each (section 3: 99, of windows that are given back at once).
+    /// Buffers for the acknowledgements of all other nodes (section 3: 99, one acknowledgement for each whole window).
     fn needed_buffers(&self) -> u64 {
         let of_window = acknowledgements(self.window_frames, self.acknowledge_every);
         self.window_buffers() + u64::from(self.nodes - 1) * u64::from(of_window)
@@ -217,7 +221,7 @@ impl Config {
             interrupt_frames: self.interrupt_frames,
             interrupt_delay_ns: self.interrupt_delay_ns,
             protocol: PROTOCOL.into(),
-            // The card's to say.
+            // The card fills this field in.
             incarnation: 0,
             reserved: 0,
         }
@@ -232,7 +236,7 @@ impl Config {
         Span::from_ps(bytes * (PS_BITS / self.line_rate_bits_per_s.max(1)))
     }
 
-    /// How long it takes for a frame with preamble and check sequence, and with the silence behind it.
+    /// Wire time of a frame with preamble, check sequence and inter-frame gap.
     pub fn line_slot(&self, frame_bytes: usize) -> (Span, Span) {
         let ethernet = LinkConfig::ethernet(self.line_rate_bits_per_s);
         let on_wire =
@@ -241,13 +245,13 @@ impl Config {
     }
 }
 
-/// Frames after which a window is given back, with `acknowledge_every` as it is given.
+/// Frames after which the receiver acknowledges a window, for `acknowledge_every` as configured.
 fn every(window: u32, acknowledge_every: u32) -> u32 {
     if acknowledge_every == 0 { window } else { acknowledge_every.min(window) }
 }
 
-/// Acknowledgements of one window that may wait in the sender's ring at once: it sends no more before it reads one of
-/// them.
+/// Maximum acknowledgements of one window that wait in the sender's ring. The sender sends no more frames before it
+/// reads one of them.
 pub(super) fn acknowledgements(window: u32, acknowledge_every: u32) -> u32 {
     window.checked_div(every(window, acknowledge_every)).unwrap_or(0)
 }
@@ -292,13 +296,17 @@ mod tests {
         for part in ["115 nodes", "114 x 8 = 912", "1026", "at most 114 nodes"] {
             assert!(text.contains(part), "{text}: {part}");
         }
-        assert_eq!(Config { window_frames: 0, ..config(5_000) }.check(), Ok(()), "nothing is promised");
+        assert_eq!(
+            Config { window_frames: 0, ..config(5_000) }.check(),
+            Ok(()),
+            "no window, so no buffers are reserved"
+        );
     }
 
     #[test]
     fn each_acknowledgement_of_a_window_has_a_buffer() {
-        // Windows of 8: given back by fours, two acknowledgements wait; by threes two, and the last two frames owe
-        // none.
+        // Windows of 8 frames: with an acknowledgement after every four frames, two wait. After every three frames, two
+        // wait as well, and the last two frames are not acknowledged.
         for (acknowledge_every, of_window) in [(0, 1), (8, 1), (9, 1), (5, 1), (4, 2), (3, 2), (1, 8)] {
             let config = Config { acknowledge_every, ..config(11) };
             assert_eq!(config.needed_buffers(), 10 * (8 + of_window), "{acknowledge_every}");

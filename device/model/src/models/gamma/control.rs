@@ -1,4 +1,4 @@
-//! The control requests that only a card with descriptor rings takes, or one whose transfers the processor drives.
+//! Control requests that only GAMMA cards accept: those of descriptor rings, and those of CPU-driven transfers.
 
 use niclab_abi::rings::{
     FifoSend, FifoTake, OP_FIFO_LOOK, OP_FIFO_SEND, OP_FIFO_TAKE, OP_RING_INTERRUPTS, OP_RING_START,
@@ -8,22 +8,22 @@ use niclab_abi::rings::{
 use crate::nic::{HostRange, HostRanges};
 use crate::parts::control::{ControlError, OwnOperation, empty, whole};
 
-/// A request whose length is right.
+/// A request of valid length.
 #[derive(Debug)]
 pub enum Operation {
-    /// A ring begins there.
+    /// Starts a ring.
     Start(RingStart),
-    /// A ring is walked no more.
+    /// Stops a ring.
     Stop(RingName),
-    /// When to interrupt.
+    /// Sets after how many frames the card interrupts.
     Interrupts(RingInterrupts),
-    /// What drivers have agreed on.
+    /// Reads the terms on which the cluster's drivers agree.
     Terms,
-    /// What is first in the FIFO.
+    /// Reads status and header of the first frame in the FIFO.
     Look,
-    /// It goes there.
+    /// Stores the first frame of the FIFO in host memory.
     Take(FifoTake),
-    /// A frame is sent.
+    /// Sends a frame.
     Send(FifoSend),
 }
 
@@ -41,7 +41,7 @@ impl OwnOperation for Operation {
         }
     }
 
-    /// None is known when a ring is started: the shell checks each descriptor and each buffer as the card reads it.
+    /// No memory is known when a ring starts. The shell checks each descriptor and buffer when the card reads it.
     fn memory(&self) -> HostRanges {
         let (address, bytes) = match *self {
             Self::Take(FifoTake { address, bytes, .. }) | Self::Send(FifoSend { address, bytes, .. }) => {

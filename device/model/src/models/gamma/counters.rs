@@ -4,25 +4,25 @@ use crate::nic::{ShellCounts, Statistics};
 use crate::parts::counters::CardCounters;
 use crate::parts::effects;
 
-/// What the card does to the world.
+/// Effects of the card.
 pub(super) type Effects = effects::Effects<Counters>;
 
 /// Counts since the card was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// What every card counts. Overruns are frames for which there was no room: in the card, or in the receive ring.
+    /// Counters of every card. Overruns are frames without room in the card or in the receive ring.
     pub card: CardCounters,
     /// Frames sent, of all protocols.
     pub frames_sent: u64,
     /// Frames stored, of all protocols.
     pub frames_received: u64,
-    /// Of those sent, other protocols'.
+    /// Sent frames of other protocols.
     pub other_sent: u64,
-    /// Of those stored, other protocols'.
+    /// Stored frames of other protocols.
     pub other_received: u64,
-    /// Descriptors read that were the card's.
+    /// Descriptors read that the card owned.
     pub descriptors_taken: u64,
-    /// Descriptors read that were still the host's.
+    /// Descriptors read that the host still owned.
     pub descriptors_idle: u64,
     /// Frames that found no descriptor in the receive ring (CSR8).
     pub missed: u64,
@@ -30,15 +30,15 @@ pub struct Counters {
     pub overflows: u64,
     /// Frames that were longer than the room in the receive ring.
     pub truncated: u64,
-    /// Frames of the host's that were not sent: their length is wrong.
+    /// Host frames refused because of their length.
     pub bad_length: u64,
-    /// Frames of the host's that were not sent: not all of a buffer is its memory.
+    /// Host frames refused because a buffer is not completely in the host's memory.
     pub bad_address: u64,
-    /// Frames of the host's that were not sent: in another's name.
+    /// Host frames refused because of another node's source address.
     pub forged: u64,
     /// Descriptors of the host's out of turn: no frame begins, or one within another.
     pub bad_segment: u64,
-    /// Rings that the card walks no more because they led out of memory.
+    /// Rings that the card stopped because they led out of memory.
     pub broken_rings: u64,
     /// Frames to other nodes.
     pub elsewhere: u64,

@@ -44,7 +44,7 @@ pub static MODEL: Model = Model {
     swarm: Swarm { one_in: 0, draws_device_faults: false, draws_apart: true, draw },
 };
 
-/// The length in a descriptor that comes back, and the terms of the cluster's drivers
+/// The length in a returned descriptor, and the terms of the cluster's drivers
 /// ([`niclab_abi::rings::RingTerms`]). Ours: the interface.
 const HOST_VALUES: &[HostValue] = &[
     HostValue::new(
@@ -84,39 +84,39 @@ const DESCRIPTORS: &str = "descriptors";
 const PARAMETERS: &[Parameter] = &[
     Parameter {
         key: BUFFERS,
-        help: "Buffers of each node's receive ring. Every other node takes window_frames of them, and one more for each \
-               acknowledgement of a window, which is one unless acknowledge_every says otherwise; the rest is for IP.",
+        help: "Buffers of each node's receive ring. Each other node needs window_frames of them, and one for each \
+               acknowledgement of a window (one, unless acknowledge_every is set). The rest is for IP.",
         origin: Origin::Source("section 3: 1,024 buffers of 1.5 KB"),
         kind: Kind::Number { default: 1_024, least: 4, most: 4_096 },
     },
     Parameter {
         key: WINDOW,
-        help: "Frames that one node may have sent to another without acknowledgement; 0: any number, and frames that find no \
+        help: "Maximum unacknowledged frames from one node to another; 0: any number, and frames that find no \
                buffer are lost.",
-        origin: Origin::Source("section 5: some tens of frames are not noticed"),
+        origin: Origin::Source("section 5: a window of some tens of frames does not slow transfers"),
         kind: Kind::Number { default: 32, least: 0, most: 1_024 },
     },
     Parameter {
         key: ACKNOWLEDGE,
-        help: "Frames of a node after which its window is given back to it; 0: once the whole window is used.",
+        help: "Frames from a node after which the receiver acknowledges them; 0: after the whole window.",
         origin: Origin::Source("section 3: when the whole window is used"),
         kind: Kind::Number { default: 0, least: 0, most: 1_024 },
     },
     Parameter {
         key: LINE_RATE,
-        help: "Megabits a second at which the card sends. The links of the cluster have rates of their own.",
+        help: "Line rate of the card, in megabits per second. The links of the cluster have separate rates.",
         origin: Origin::Source("section 1: Fast Ethernet"),
         kind: Kind::Number { default: 100, least: 1, most: 400_000 },
     },
     Parameter {
         key: TRANSMIT_FIFO,
-        help: "Bytes of the FIFO in front of the wire.",
+        help: "Bytes of the transmit FIFO.",
         origin: Origin::Assumed("room for two full frames and more"),
         kind: Kind::Number { default: 4_096, least: 64, most: 1 << 20 },
     },
     Parameter {
         key: THRESHOLD,
-        help: "A frame begins to leave once so many bytes of it are in the FIFO; 0: once all are (store and forward).",
+        help: "Bytes of a frame in the transmit FIFO at which it begins to leave; 0: all bytes (store and forward).",
         origin: Origin::Source(
             "DEC 21143 hardware reference, CSR6: 128 bytes at 100 Mb/s, the least of four",
         ),
@@ -124,31 +124,31 @@ const PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         key: RECEIVE_FIFO,
-        help: "Bytes of the FIFO behind the wire. What finds it full is missed, and counted.",
+        help: "Bytes of the receive FIFO. The card drops and counts frames that find it full.",
         origin: Origin::Assumed("room for two full frames and more"),
         kind: Kind::Number { default: 4_096, least: 64, most: 1 << 20 },
     },
     Parameter {
         key: BURST,
-        help: "A frame is stored while it comes, so many bytes at a time; 0: once it is all there.",
-        origin: Origin::Assumed("a cache line or two of its time"),
+        help: "Bytes of a burst, in which the card stores a frame while it receives it; 0: after the whole frame.",
+        origin: Origin::Assumed("one or two cache lines of that time"),
         kind: Kind::Number { default: 64, least: 0, most: 2_048 },
     },
     Parameter {
         key: INTERRUPT,
-        help: "Frames received after which drivers are interrupted once; 0: they poll.",
-        origin: Origin::Assumed("the quicker of the paper's two ways to receive"),
+        help: "Received frames after which the card interrupts its driver; 0: the driver polls.",
+        origin: Origin::Assumed("polling, the faster of the paper's two ways to receive"),
         kind: Kind::Number { default: 0, least: 0, most: 1_024 },
     },
     Parameter {
         key: DELAY,
-        help: "Microseconds of model time after which they are interrupted for fewer frames than that.",
+        help: "Microseconds of model time after which the card interrupts for fewer frames than interrupt_frames.",
         origin: Origin::Assumed("about half of a full frame's 120 us on the wire"),
         kind: Kind::Number { default: 50, least: 0, most: 1_000_000 },
     },
     Parameter {
         key: TRANSFER,
-        help: "Who drives transfers between host and card. The driver in guests has rings only.",
+        help: "What drives transfers between host and card. The guests' driver supports descriptors only.",
         origin: Origin::Source("section 4: the new prototype's descriptor-based DMA"),
         kind: Kind::Choice {
             default: DESCRIPTORS,
@@ -159,7 +159,8 @@ const PARAMETERS: &[Parameter] = &[
                 },
                 Choice {
                     name: CPU_DRIVEN,
-                    help: "the processor, which reads each head out of the card, names where the data goes, and waits (the 3C595's mode)",
+                    help: "the processor: it reads each frame's header from the card, programs the destination \
+                           of the data, and waits (the 3C595's mode)",
                 },
             ],
         },
@@ -183,12 +184,12 @@ fn limits(_: &Values) -> Limits {
     }
 }
 
-/// Bytes of a receive FIFO in which one frame of Ethernet waits for the bus while the next one comes. Ours: what the
-/// swarm draws.
+/// Bytes of a receive FIFO that holds one Ethernet frame, which waits for the bus, while the next one arrives. Ours:
+/// the swarm's choice.
 const ROOMY_FIFO_BYTES: u64 = 4_096;
 
-/// Nothing is ever sent again: what a link loses is raised, and with it the message. A window guards the host's
-/// buffers; where the FIFO in front of them holds one frame alone, a bus that others use may keep it full.
+/// No frame is retransmitted. The receiver reports a frame that a link loses, and its message fails. A window protects
+/// the host's buffers. A FIFO that holds a single frame may stay full while other masters use the bus.
 fn promises(values: &Values) -> Promises {
     let is_controlled = values.number(WINDOW) != 0 && values.number(RECEIVE_FIFO) >= ROOMY_FIFO_BYTES;
     Promises {
@@ -233,7 +234,7 @@ fn build(values: &Values, seat: Seat) -> Result<AnyNic, BuildError> {
 
 fn draw(below: &mut Draw<'_>, workload: &mut DrawnWorkload) -> Values {
     let number = |value: u32| Value::Number(value.into());
-    // Messages of one frame, of a few that fill the FIFO, and of many.
+    // Messages of one frame, of a few frames that fill the FIFO, and of many frames.
     workload.message_bytes = match below(4) {
         0 => below(8_000),
         1 => 1_000 + below(1_000),
@@ -241,7 +242,7 @@ fn draw(below: &mut Draw<'_>, workload: &mut DrawnWorkload) -> Values {
     };
     let is_cpu_driven = below(4) == 0;
     let window = if below(6) == 0 || is_cpu_driven { 0 } else { 1 + below(40) };
-    // Not more of them under way than windows: buffers are left for as many.
+    // No more datagrams in flight than the buffers outside of the windows hold.
     if !is_cpu_driven && below(2) == 0 {
         workload.datagram_every = u64::from(window.max(1) + below(20));
     }
@@ -261,19 +262,18 @@ fn draw(below: &mut Draw<'_>, workload: &mut DrawnWorkload) -> Values {
         .with(DELAY, number(below(100)))
 }
 
-/// Datagrams of a sender that may be under way at once: it sends one behind as many messages as its window has frames,
-/// or more, so two have no acknowledgement between them, and a third may wait for them in the driver. Ours: what the
-/// swarm draws.
+/// Maximum datagrams of a sender in flight. A sender posts at least a window of messages between two datagrams. So two
+/// datagrams may share one acknowledgement, and a third may wait in the driver. Ours: the swarm's choice.
 const DATAGRAMS_UNDER_WAY: u32 = 3;
 
-/// Buffers of a drawn card: as many as the paper's, or hardly more than windows need, of which nothing may be missed
-/// either, or, where there are no windows, so few that frames are.
+/// Buffers of a random card: the paper's number, or hardly more than the windows need. In both cases the card may miss
+/// no frame. Without windows: so few buffers that the card misses frames.
 fn draw_buffers(below: &mut Draw<'_>, workload: &DrawnWorkload, window: u32, acknowledge_every: u32) -> u32 {
     // Section 3.
     const PAPERS: u32 = 1_024;
-    // Ours: the least that the parameter admits.
+    // Ours: the minimum of the parameter.
     const LEAST: u32 = 4;
-    // Ours: some that are soon used up.
+    // Ours: a few, soon used up.
     const FEW: u32 = 100;
     let (is_tight, more) = (below(2) == 0, below(FEW));
     if !is_tight {
@@ -284,6 +284,6 @@ fn draw_buffers(below: &mut Draw<'_>, workload: &DrawnWorkload, window: u32, ack
     }
     let datagrams = if workload.datagram_every == 0 { 0 } else { DATAGRAMS_UNDER_WAY };
     let of_each = window + acknowledgements(window, acknowledge_every) + datagrams;
-    // In half of them not one more.
+    // Half of these cards have no spare buffer.
     ((workload.nodes - 1) * of_each + more.saturating_sub(FEW / 2)).max(LEAST)
 }

@@ -1,12 +1,12 @@
-//! CPU-driven transfers, the 3C595's mode (section 4): what comes waits in the card's FIFO. The processor reads the
-//! head there by programmed I/O, knows by it where the data belongs, has the card store it there, and waits until it
-//! has. To send, it stores the head into the card, has the card read the data, and waits. So nothing is copied, and one
-//! transfer begins when the last one has ended (section 2: store and forward).
+//! CPU-driven transfers, the 3C595's mode (section 4). Received frames wait in the card's FIFO. The processor reads the
+//! header there by programmed I/O and derives the destination of the data. It has the card store the data there, and
+//! waits until the card is done. To send, the processor stores the header into the card, has the card read the data,
+//! and waits. So no data is copied, and transfers do not overlap (section 2: store and forward).
 //!
-//! What the registers of such a card would be are control requests here, since a store into the BAR says nothing to a
-//! model before the driver says that it did, and a load out of it has no effect. They are priced as what they stand
-//! for: a word of status, or eight bytes of a head, is one programmed read for which the processor waits; address,
-//! length and command are two stores.
+//! Control requests stand for the registers of such a card. A model does not see a store into the BAR before the driver
+//! notifies it, and a load from the BAR has no side effect. The requests have the prices of the register accesses. A
+//! status word, or eight bytes of a header, is one programmed read for which the processor waits. Address, length and
+//! command are two stores.
 
 use core::mem;
 
@@ -26,12 +26,12 @@ use crate::parts::host_interface::BusTransfer;
 use crate::platform::trace_tag::TraceTag;
 use crate::time::Time;
 
-/// Bytes of the stores that begin a transfer: its address; its length and the command.
+/// Bytes of the two stores that start a transfer: the address; the length with the command.
 const COMMAND_BYTES: u64 = 2 * WORD_BYTES;
-/// Bytes of what is stored in front of a frame that is sent: its length. Ours: how frames lie in the FIFO.
+/// Bytes of the length field that the processor stores before a frame to send. Ours: the layout of the FIFO.
 const PREAMBLE_BYTES: u64 = 4;
 
-/// A frame that the processor sends, and waits for.
+/// A frame that the processor sends. The processor waits until it is sent.
 #[derive(Debug)]
 struct Sending {
     send: FifoSend,
@@ -39,27 +39,27 @@ struct Sending {
     carried: Carried,
     message: Option<TraceTag>,
     due: ReplyDue,
-    /// Of the read of its data, once the FIFO had room.
+    /// Token of the DMA read of its data; none before the FIFO has room.
     token: Option<u64>,
 }
 
-/// What the processor drives.
+/// State of CPU-driven transfers.
 #[derive(Debug, Default)]
 pub(super) struct Direct {
     sending: Option<Sending>,
-    /// The host was interrupted, and has not found the FIFO empty since.
+    /// The card interrupted the host, which has not found the FIFO empty since then.
     is_told: bool,
 }
 
 impl Drop for Direct {
-    /// The card is gone, and nobody waits for it.
+    /// A dropped card owes no reply: the pending request becomes void.
     fn drop(&mut self) {
         mem::take(&mut self.sending).into_iter().for_each(|sending| sending.due.void());
     }
 }
 
 impl Direct {
-    /// The driver is gone, or begins anew: what it waits for does not happen.
+    /// The driver has gone or restarts: the card refuses the request that the driver waits for.
     pub(super) fn reset(&mut self, effects: &mut Effects) {
         self.is_told = false;
         if let Some(Sending { due, .. }) = self.sending.take() {
@@ -67,7 +67,7 @@ impl Direct {
         }
     }
 
-    /// Frames may have come.
+    /// Interrupts the host if a frame waits and the host was not interrupted for it.
     pub(super) fn on_arrived(&mut self, now: Time, receive: &Receive, effects: &mut Effects) {
         let Some(first) = receive.first().filter(|_| !self.is_told) else { return };
         self.is_told = true;
@@ -75,7 +75,7 @@ impl Direct {
         effects.interrupt(now, CAUSE_FRAMES, 0, first.message);
     }
 
-    /// The processor reads what is first in the FIFO.
+    /// The processor reads status and header of the first frame in the FIFO.
     pub(super) fn look(&mut self, at: &mut Time, receive: &Receive, effects: &mut Effects) -> FifoHead {
         let first = receive.first();
         effects.attribute(first.and_then(|arrived| arrived.message));
@@ -94,8 +94,8 @@ impl Direct {
         FifoHead { bytes: arrived.bytes as u32, status: arrived.fault & !RING_ERROR, head_0, head_1, head_2 }
     }
 
-    /// The processor has a part of the first frame stored where it belongs. Says for which port a message is whole with
-    /// it.
+    /// The processor has the card store a part of the first frame in host memory. Returns the port if this completes
+    /// a message.
     pub(super) fn take(
         at: &mut Time,
         take: &FifoTake,
@@ -116,7 +116,7 @@ impl Direct {
             let stored = effects.dma_frame(told, &frame, part, [range].into_iter().collect());
             done = read_word(stored, effects);
         }
-        // The next frame is first then.
+        // This store discards the frame, so that the next one becomes the first.
         effects.interface.transfer(BusTransfer::PioWriteUncombined, done, WORD_BYTES);
         let Some(arrived) = receive.drop_first(done) else { return Err(ControlError::NotFound) };
         let is_sound = arrived.fault == 0;
@@ -124,7 +124,7 @@ impl Direct {
             count_received(&frame, arrived.bytes, is_sound, effects);
         done = effects.interface.host_receive(done, arrived.bytes as u64);
         if port.is_none() && copied_bytes > 0 {
-            // Another protocol's, which has no final destination to name.
+            // A frame of another protocol: the driver does not know its final destination, so it copies the data.
             done = effects.interface.host_copy(done, copied_bytes);
         }
         if let Some(message) = message.filter(|_| is_last) {
@@ -134,7 +134,7 @@ impl Direct {
         Ok(port.filter(|_| is_last))
     }
 
-    /// The processor sends a frame. It waits for it, so that there is one at a time.
+    /// The processor sends a frame and waits, so at most one frame is in flight.
     pub(super) fn send(
         &mut self,
         now: Time,
@@ -151,7 +151,7 @@ impl Direct {
             effects.counters.card.refused += 1;
         })?;
         send.address.checked_add(send.bytes.into()).ok_or(ControlError::BadAddress)?;
-        // A head is a frame without data, of which all is checked but the data.
+        // The header passes as a frame without data, for all checks except those of the data.
         if wire::seal(head.clone(), config.node).is_err() {
             effects.counters.forged += 1;
             effects.counters.card.refused += 1;
@@ -169,7 +169,7 @@ impl Direct {
         Ok(())
     }
 
-    /// The FIFO in front of the wire may have room.
+    /// Resumes the pending frame if the transmit FIFO has room.
     pub(super) fn go_on(
         &mut self,
         now: Time,
@@ -197,7 +197,7 @@ impl Direct {
         effects.dma_read(told, token, [range].into_iter().collect(), sending.head.clone());
     }
 
-    /// What was read. False where it was not for the processor's frame.
+    /// Accepts DMA data for the processor's frame. Returns false if the token belongs to another read.
     pub(super) fn on_data(
         &mut self,
         now: Time,
@@ -218,7 +218,7 @@ impl Direct {
         true
     }
 
-    /// All of the frame is in the FIFO: it leaves, and the processor sees that it need not wait any more.
+    /// The whole frame is in the FIFO: the card sends it, and the processor reads the status that ends its wait.
     fn finish(
         &mut self,
         now: Time,
@@ -236,16 +236,16 @@ impl Direct {
                 let seen = read_word(now, effects);
                 effects.reply(seen, due, empty_reply());
             }
-            // Not possible: its head was sealed before.
+            // Cannot happen: `send` has checked the same header.
             Err(_) => effects.refuse(now, due, ControlError::BadValue.status()),
         }
     }
 }
 
-/// The head of a frame that is to be sent.
+/// Builds the header of a frame to send.
 ///
 /// # Errors
-/// [`ControlError::BadValue`] where its length, or that of the whole frame, is wrong.
+/// [`ControlError::BadValue`] if the length of the header or of the frame is invalid.
 fn head_of(send: &FifoSend, config: &Config) -> Result<FrameBytes, ControlError> {
     let FifoSend { head_0, head_1, head_2, head_bytes, bytes, .. } = *send;
     let all = u64::from(head_bytes) + u64::from(bytes) + u64::from(niclab_abi::active_ports::CHECK_BYTES);
@@ -258,7 +258,7 @@ fn head_of(send: &FifoSend, config: &Config) -> Result<FrameBytes, ControlError>
     Ok(bytes.take(head_bytes as usize).collect())
 }
 
-/// The processor reads a word of the card's, and waits for it. Returns when it has it.
+/// The processor reads a word from the card and waits for it. Returns the time at which it has the word.
 fn read_word(ready: Time, effects: &mut Effects) -> Time {
     let ready = ready.max(effects.interface.host_clock());
     effects.interface.transfer(BusTransfer::PioRead, ready, WORD_BYTES).end

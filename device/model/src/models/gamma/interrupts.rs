@@ -1,8 +1,8 @@
-//! When the host learns of frames that were stored, and what it does with them.
+//! When the host learns of stored frames, and what it does with them.
 //!
-//! A driver that polls takes each as soon as it is visible. One that is interrupted takes all that are there by then,
-//! and those that come while it is at work, for which the card need not interrupt it again. Model time knows when it is
-//! at work, and so in live runs as well how many interrupts there are.
+//! A polling driver takes each frame as soon as it is visible. An interrupted driver takes all visible frames, and
+//! those that arrive while it works, without another interrupt. Model time determines when the driver works. So the
+//! number of interrupts depends on model time in live runs, too.
 
 use alloc::vec::Vec;
 
@@ -13,46 +13,46 @@ use crate::models::gamma::counters::Effects;
 use crate::platform::trace_tag::TraceTag;
 use crate::time::{Span, Time};
 
-/// A frame that was stored, as far as its host is concerned.
+/// A stored frame, as the host sees it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stored {
     /// When the host can see it.
     pub(super) visible: Time,
-    /// Its bytes.
+    /// Length in bytes.
     pub(super) bytes: u64,
-    /// How many of them are copied to where its message is to be (section 4: the one copy).
+    /// Bytes that the host copies to the destination of the message (section 4: the one copy).
     pub(super) copied_bytes: u64,
     /// Its message.
     pub(super) message: Option<TraceTag>,
-    /// The active port that it is for.
+    /// Its active port.
     pub(super) port: Option<u8>,
-    /// The message ends here.
+    /// The frame is the last of its message.
     pub(super) is_last: bool,
 }
 
 /// When to interrupt.
 #[derive(Debug, Default)]
 pub(super) struct Interrupts {
-    /// Frames after which; zero: the driver polls.
+    /// Frames after which the card interrupts; zero: the driver polls.
     frames: u32,
     delay: Span,
-    /// Frames that the host was not told of. Fewer than `frames`.
+    /// Frames that are not yet reported to the host. Fewer than `frames`.
     waiting: Vec<Stored>,
-    /// When it is told of them at the latest.
+    /// When the card reports them at the latest.
     deadline: Option<Time>,
-    /// From when and until when the driver is at work on what it was told of.
+    /// Start and end of the driver's work on the reported frames.
     busy_from: Time,
     busy_until: Time,
-    /// Frames that it was told of since its ring was started, or found at work.
+    /// Frames since the start of the ring that were reported to the driver, or that it found while it worked.
     told: u32,
 }
 
 impl Interrupts {
-    /// The driver says when.
+    /// The driver sets the rule.
     pub(super) fn set(&mut self, now: Time, wanted: &RingInterrupts, effects: &mut Effects) {
         self.frames = wanted.frames;
         self.delay = Span::from_ns(wanted.delay_ns.into());
-        // What waited for another rule waits no longer: the driver looks into its ring behind this.
+        // Frames that waited by the previous rule wait no longer: after this request the driver polls its ring.
         self.deliver_all(now, effects);
     }
 
@@ -61,30 +61,30 @@ impl Interrupts {
         self.frames == 0
     }
 
-    /// A driver has started its receive ring: it knows of no frame.
+    /// A driver has started its receive ring, and knows of no frame.
     pub(super) const fn on_started(&mut self) {
         self.told = 0;
     }
 
-    /// Frames that the driver was told of since then, modulo 2^32.
+    /// Frames reported to the driver since the start of its ring, modulo 2^32.
     pub(super) const fn told(&self) -> u32 {
         self.told
     }
 
-    /// The host is gone.
+    /// The driver has gone.
     pub(super) fn reset(&mut self) {
         *self = Self::default();
     }
 
-    /// When a frame has waited long enough.
+    /// When the interrupt delay of the waiting frames ends.
     pub(super) const fn deadline(&self) -> Option<Time> {
         self.deadline
     }
 
     /// A frame was stored.
     pub(super) fn on_stored(&mut self, stored: Stored, effects: &mut Effects) {
-        // What was there before it went to work, since its sender's clock lags, it was not told of: that interrupts as
-        // ever.
+        // The sender's clock may lag. A frame that is older than the driver's work was not reported to it, and raises
+        // an interrupt as usual.
         let is_at_work = self.busy_from <= stored.visible && stored.visible < self.busy_until;
         if self.frames == 0 || is_at_work {
             return self.deliver(stored.visible, &stored, effects);
@@ -97,7 +97,7 @@ impl Interrupts {
         self.deadline = Some(self.deadline.map_or(deadline, |earlier| earlier.min(deadline)));
     }
 
-    /// The time has come.
+    /// The interrupt delay has ended.
     pub(super) fn on_timeout(&mut self, now: Time, effects: &mut Effects) {
         if self.deadline.is_some_and(|deadline| deadline <= now) {
             self.raise(now, effects);
@@ -118,7 +118,7 @@ impl Interrupts {
         }
     }
 
-    /// The driver takes a frame, at work or going to work for it.
+    /// The driver takes a frame, and begins to work if it is idle.
     fn deliver(&mut self, at: Time, stored: &Stored, effects: &mut Effects) {
         let at = at.max(stored.visible);
         self.busy_from = if at < self.busy_until { self.busy_from.min(at) } else { at };
@@ -127,7 +127,7 @@ impl Interrupts {
     }
 }
 
-/// The host takes a frame, and copies what is a message's. Returns when it has.
+/// The host takes a frame, and copies the data of a message. Returns the time at which it is done.
 fn deliver(at: Time, stored: &Stored, effects: &mut Effects) -> Time {
     effects.attribute(stored.message);
     let mut done = effects.interface.host_receive(at, stored.bytes);

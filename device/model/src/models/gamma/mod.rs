@@ -3,30 +3,33 @@
 //! After G. Chiola, G. Ciaccio, L. V. Mancini, P. Rotondo, *GAMMA on DEC 2114x with Efficient Flow Control*; sections
 //! and figures cited in this module are that paper's.
 //!
-//! The card is as simple as cards get: it walks two rings of descriptors in the host's memory ([`ring`]). Of one it
-//! reads frames and sends them ([`transmit`]), into the other it stores what comes ([`receive`]), and it interrupts, at
-//! once or after a while ([`interrupts`]). Active ports, the cutting of messages, windows and acknowledgements are the
-//! driver's ([`niclab_abi::active_ports`]): the card knows of them only so much as to say in ledgers and reports whose
-//! message a frame carries ([`wire`]).
+//! The card is simple: it walks two rings of descriptors in the host's memory ([`ring`]). It reads frames from the
+//! transmit ring and sends them ([`transmit`]). It stores received frames into the receive ring ([`receive`]), and
+//! interrupts the host at once or after a delay ([`interrupts`]). The driver implements active ports, segmentation,
+//! windows and acknowledgements ([`niclab_abi::active_ports`]). The card parses frames only to name, in ledgers and
+//! reports, the message that a frame carries ([`wire`]).
 //!
-//! Or the processor drives each transfer ([`direct`]), as it did on the card that GAMMA was first made for: frames wait
-//! in the card until the driver has read their heads and named where they belong, and nothing is copied.
+//! In the other mode the processor drives each transfer ([`direct`]), as on the card that GAMMA was first made for.
+//! Frames wait in the card until the driver has read their headers and programmed their destinations. No data is
+//! copied.
 //!
-//! The same rings carry IP, with an Ethernet address of its own beside that of the node's Ethernet function.
+//! The same rings carry IP. For IP the card has a second Ethernet address, next to that of the node's Ethernet
+//! function.
 //!
 //! # Departures from the paper and from the DEC 21140
 //!
-//! * Descriptors begin at multiples of eight bytes ([`crate::parts::descriptor_ring::dec2114x`]), and what they skip is
-//!   eight bytes at least: there a driver says what it had received, so that model time is exact in live runs.
-//! * The check sequence of Ethernet is a part of the cluster's frames, since shells hand over what is on the wire
-//!   without one: 4 bytes of 1,538 are there twice.
-//! * A frame whose DMA is slower than the wire holds the link until it is there, where the chip would spoil it
+//! * Descriptors begin at multiples of eight bytes ([`crate::parts::descriptor_ring::dec2114x`]), and the skip length
+//!   is at least eight bytes. In the skipped bytes the driver reports what it had received, which makes model time
+//!   exact in live runs.
+//! * The cluster's frames contain Ethernet's check sequence, because shells pass on frames without their own. So 4
+//!   bytes of 1,538 are counted twice.
+//! * A frame whose DMA is slower than the wire holds the link until its data arrives. The chip would corrupt the frame
 //!   (underflow).
-//! * Frames that come damaged are passed on with a status that says so, as the chip does when told to: the driver
-//!   raises them.
-//! * A guest cannot send in another node's name.
-//! * The BAR has the pages that every card has for its ports; no port of this card is ever opened, and nothing is in
-//!   them.
+//! * The card stores damaged frames with an error status, as the chip does if configured so. The driver reports the
+//!   error.
+//! * A guest cannot send frames with another node's source address.
+//! * The BAR has the pages that every card has for its ports. The ports of this card cannot be opened, and their pages
+//!   stay empty.
 
 pub mod config;
 pub mod control;

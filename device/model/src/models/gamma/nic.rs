@@ -1,4 +1,4 @@
-//! The card: a sending and a receiving half, and when the host is interrupted.
+//! The card: transmit half, receive half, and interrupts.
 
 use alloc::vec::Vec;
 
@@ -26,11 +26,11 @@ use crate::platform::node_bus::NodeBus;
 use crate::platform::trace_tag::TraceTag;
 use crate::time::Time;
 
-/// Frames are checked and copied.
+/// Work prices: the card checks and copies frames.
 const WORK: WorkPrices =
     WorkPrices { input: 15, checked_bytes_in_unit: 16, output: 8, copied_bytes_in_unit: 64 };
 
-/// Most frames after which one interrupt is raised. Ours: a bound.
+/// Maximum frames for one interrupt. Ours: a bound.
 const MAX_MITIGATED: u32 = 1_024;
 
 /// A GAMMA card.
@@ -40,7 +40,7 @@ pub struct Gamma {
     receive: Receive,
     interrupts: Interrupts,
     direct: Direct,
-    /// Drivers that have asked for the terms. It outlives resets.
+    /// Number of drivers that have read the terms. A reset keeps it.
     drivers: u32,
     /// Messages stored for each active port.
     delivered: [u64; ACTIVE_PORTS as usize],
@@ -51,7 +51,7 @@ impl Gamma {
     /// A card without rings.
     ///
     /// # Errors
-    /// When there can be no such card.
+    /// [`ConfigError`] if the parameters are invalid.
     pub fn new(config: Config) -> Result<Self, ConfigError> {
         config.check()?;
         Ok(Self {
@@ -108,9 +108,9 @@ impl Gamma {
                 self.interrupts.on_timeout(now, &mut self.effects);
             }
             Input::HostReset => control::on_host_reset(self, now),
-            // It is lent nothing.
+            // The card gets no borrowed payload.
             Input::Lent { .. } | Input::LentFrame { .. } => {}
-            // Its host says everything by descriptors.
+            // The host passes all work in descriptors.
             Input::PageStore(_) | Input::Register { .. } | Input::Descriptor(_) => {}
         }
     }
@@ -123,9 +123,9 @@ impl Gamma {
         }
     }
 
-    /// The receiving half acts: on the bus it goes before what is read to be sent (21143 Hardware Reference Manual,
-    /// CSR0, bit 1: the receive process has priority). So no frame is lost in the FIFO for want of the bus, however far
-    /// ahead in model time the card is with what its host sends.
+    /// Runs the receive half with bus priority over the reads of the transmit half (21143 Hardware Reference Manual,
+    /// CSR0, bit 1: the receive process has priority). The transmit half may be far ahead in model time. Even then the
+    /// FIFO loses no frame because of a busy bus.
     fn receiving<R>(&mut self, act: impl FnOnce(&mut Receive, &Config, &mut Effects) -> R) -> R {
         let Self { receive, config, effects, .. } = self;
         effects.interface.go_first(true);
@@ -142,7 +142,7 @@ impl Gamma {
         self.tell(now);
     }
 
-    /// A processor that drives all transfers is told of the first frame that waits.
+    /// Interrupts a processor that drives all transfers for the first waiting frame.
     fn tell(&mut self, now: Time) {
         if self.config.is_cpu_driven && !self.interrupts.is_polled() {
             self.direct.on_arrived(now, &self.receive, &mut self.effects);
@@ -160,8 +160,8 @@ impl Gamma {
         }
     }
 
-    /// A frame is sent at the host's clock, which is past all that the host was told of. If the driver had not looked
-    /// at all of that when it sent the frame, wall time decided which came first.
+    /// Counts race-decided order. A frame is sent at the host's clock, which is later than all frames reported to the
+    /// host. If the driver had not taken all of them when it sent the frame, wall time decided the order.
     fn order_sent(&mut self) {
         let is_unordered = self.transmit.take_received().is_some_and(|known| known != self.interrupts.told());
         self.effects.counters.card.unordered += u64::from(is_unordered);
@@ -198,7 +198,7 @@ impl Gamma {
         Ok(())
     }
 
-    /// What only one of both modes has.
+    /// Refuses a request of the other transfer mode.
     fn check_mode(&self, is_cpu_driven: bool) -> Result<(), ControlError> {
         if self.config.is_cpu_driven == is_cpu_driven { Ok(()) } else { Err(ControlError::BadOperation) }
     }
@@ -207,7 +207,7 @@ impl Gamma {
 impl Controlled for Gamma {
     type Own = Operation;
     type Counters = Counters;
-    /// They are the driver's.
+    /// The driver implements the active ports.
     const PORTS: usize = 0;
     /// Ours: the interface.
     const STATUS_BYTES: u64 = 8;
@@ -318,7 +318,7 @@ impl Nic for Gamma {
         self.poll_work()
     }
 
-    /// What is in hand leaves, and what is stored is told: neither waits for anything that may not come.
+    /// Frames in the FIFO leave, and stored frames are reported. Neither waits for an event that may not happen.
     fn poll_work(&self) -> Option<Time> {
         let halves = [self.transmit.deadline(), self.receive.deadline(), self.interrupts.deadline()];
         halves.into_iter().flatten().min()

@@ -1,4 +1,4 @@
-//! What comes: frames wait in the card's FIFO until they are stored where the next descriptors say.
+//! Receive side: frames wait in the FIFO until the card stores them in the buffers of the next descriptors.
 
 use alloc::collections::VecDeque;
 use core::mem;
@@ -26,20 +26,20 @@ use crate::time::{Span, Time};
 #[derive(Debug)]
 pub(super) struct Arrived {
     pub(super) frame: SharedFrame,
-    /// When its first byte was there, and its last.
+    /// Arrival times of its first and last byte.
     head: Time,
     tail: Time,
-    /// Bytes of it that the host gets.
+    /// Bytes that the host receives: without the check sequence.
     pub(super) bytes: usize,
-    /// What is wrong with it, as a status.
+    /// Error bits of the frame, as in a descriptor's status.
     pub(super) fault: u32,
     pub(super) message: Option<TraceTag>,
-    /// Bytes that are stored.
+    /// Bytes already stored in host memory.
     stored: usize,
     parts: SmallVec<[Taken; 1]>,
 }
 
-/// A frame that the card's wire has not brought yet.
+/// A frame that the card's wire, which is slower than the link, has not delivered yet.
 #[derive(Debug)]
 struct Coming {
     head: Time,
@@ -48,8 +48,8 @@ struct Coming {
     message: Option<TraceTag>,
 }
 
-/// Frames that wait for the wire, at most. A link that is faster than the card holds frames as a switch does, and like
-/// one drops what is too much. (The attack: a flood from many nodes.) Ours: a bound.
+/// Maximum frames that wait for the card's wire. A link that is faster than the card queues frames as a switch does,
+/// and drops the excess. (The attack: a flood from many nodes.) Ours: a bound.
 const MAX_COMING: usize = 4_096;
 
 /// Frames that were stored.
@@ -59,22 +59,22 @@ pub(super) type Stores = SmallVec<[Stored; 1]>;
 #[derive(Debug)]
 pub(super) struct Receive {
     ring: DescriptorRing<Dec2114x>,
-    /// Of the look at the next descriptor, while the card waits for it.
+    /// Token of the pending read of the next descriptor.
     look: Option<u64>,
-    /// The next descriptor, read before it is needed.
+    /// The next descriptor, prefetched.
     next: Option<Taken>,
-    /// Frames that came over a link that is faster than the card, and until when its wire is busy.
+    /// Frames from a link that is faster than the card, which wait for the card's wire.
     coming: VecDeque<Coming>,
     wire_free: Time,
     fifo: VecDeque<Arrived>,
-    /// Bytes of frames that are stored, and until when they take room in the FIFO.
+    /// Bytes of stored frames, with the time until which they occupy the FIFO.
     leaving: VecDeque<(Time, usize)>,
     /// When the last effect on memory is visible.
     visible: Time,
 }
 
 impl Drop for Receive {
-    /// The card is gone, and nobody waits for its descriptors.
+    /// Without a card the descriptors that it has taken are void.
     fn drop(&mut self) {
         self.stop();
     }
@@ -94,12 +94,12 @@ impl Receive {
         }
     }
 
-    /// Whether there is a driver that receives.
+    /// Whether the driver has started the receive ring.
     pub(super) fn is_started(&self) -> bool {
         self.ring.is_started()
     }
 
-    /// The host says where the ring is.
+    /// The driver starts the ring, which begins at `first`.
     pub(super) fn start(
         &mut self,
         now: Time,
@@ -116,7 +116,7 @@ impl Receive {
         Ok(())
     }
 
-    /// The ring is walked no more. Returns when all that was written is visible.
+    /// Stops the ring. Returns the time at which all writes are visible.
     pub(super) fn stop(&mut self) -> Time {
         self.ring.stop();
         self.look = None;
@@ -128,7 +128,7 @@ impl Receive {
         self.visible
     }
 
-    /// The host has given descriptors to the card.
+    /// Poll demand: the driver has given descriptors to the card.
     pub(super) fn on_demand(&mut self, now: Time, effects: &mut Effects) {
         effects.attribute(None);
         let told = effects.interface.transfer(BusTransfer::Doorbell, now, 0).end;
@@ -136,7 +136,8 @@ impl Receive {
         self.look(told, effects);
     }
 
-    /// Reads the next descriptor, if the card has none and there may be one. Whether it is read.
+    /// Starts the read of the next descriptor, unless the card has one or reads one already. Returns whether it
+    /// started.
     fn look(&mut self, ready: Time, effects: &mut Effects) -> bool {
         if self.next.is_some() || self.look.is_some() {
             return false;
@@ -149,12 +150,12 @@ impl Receive {
         true
     }
 
-    /// When the next frame is there that came faster than the card takes it.
+    /// When the card's wire delivers the next frame of a faster link.
     pub(super) fn deadline(&self) -> Option<Time> {
         self.coming.front().map(|coming| coming.tail)
     }
 
-    /// A frame has come over the link. Says what was stored.
+    /// A frame arrives over the link. Returns the frames that the card has stored.
     pub(super) fn on_frame(
         &mut self,
         (head, tail): (Time, Time),
@@ -177,14 +178,14 @@ impl Receive {
         Stores::new()
     }
 
-    /// The next frame is there that came faster than the card takes it. Says what was stored; none where there is none.
+    /// The card's wire delivers the next frame of a faster link. Returns the stored frames; none if no frame is due.
     pub(super) fn on_timeout(&mut self, now: Time, config: &Config, effects: &mut Effects) -> Option<Stores> {
         self.coming.front().filter(|coming| coming.tail <= now)?;
         let Coming { head, tail, frame, message } = self.coming.pop_front()?;
         Some(self.on_arrived((head, tail), &frame, message, config, effects))
     }
 
-    /// A frame has come. Says what was stored.
+    /// A frame has arrived at the FIFO. Returns the frames that the card has stored.
     fn on_arrived(
         &mut self,
         (head, tail): (Time, Time),
@@ -214,7 +215,7 @@ impl Receive {
             }
         };
         if !self.is_started() && !config.is_cpu_driven {
-            // Nobody is there.
+            // No driver has started the ring.
             effects.counters.missed += 1;
             return Stores::new();
         }
@@ -237,12 +238,12 @@ impl Receive {
         stores
     }
 
-    /// The first frame of those that wait in the FIFO for the processor.
+    /// The first frame in the FIFO, which waits for the processor.
     pub(super) fn first(&self) -> Option<&Arrived> {
         self.fifo.front()
     }
 
-    /// The processor is done with it: it takes room until `end`.
+    /// Removes the first frame when the processor is done with it. It occupies the FIFO until `end`.
     pub(super) fn drop_first(&mut self, end: Time) -> Option<Arrived> {
         let arrived = self.fifo.pop_front()?;
         self.leaving.push_back((end, arrived.frame.len()));
@@ -250,7 +251,7 @@ impl Receive {
         Some(arrived)
     }
 
-    /// What was read. Says what was stored; none where it was not for this half.
+    /// Accepts a descriptor that was read. Returns the stored frames; none if the token belongs to the other half.
     pub(super) fn on_data(
         &mut self,
         now: Time,
@@ -269,7 +270,7 @@ impl Receive {
             }
             Found::Nothing => {
                 effects.counters.descriptors_idle += 1;
-                // The host may have demanded another look meanwhile.
+                // The driver may have issued another poll demand during the read.
                 if self.look(now, effects) {
                     return Some(stores);
                 }
@@ -285,8 +286,8 @@ impl Receive {
         Some(stores)
     }
 
-    /// Stores frames as far as there are descriptors. Those that find none are missed: each makes the card look once
-    /// more, since a ring that had come to its end may have gone on.
+    /// Stores frames while descriptors are available. The card drops a frame without descriptor, and counts it as
+    /// missed. Each such frame makes the card read the ring once more, since the driver may have added descriptors.
     fn serve(&mut self, now: Time, config: &Config, effects: &mut Effects, stores: &mut Stores) {
         let mut end = now;
         while let Some(arrived) = self.fifo.front_mut() {
@@ -309,11 +310,11 @@ impl Receive {
                 stores.extend(self.finish(end, 0, effects));
             }
         }
-        // The next descriptor is here before the next frame is.
+        // Prefetch: the descriptor shall be here before the next frame.
         self.look(end, effects);
     }
 
-    /// The ring has no room for the first frame, or not enough.
+    /// Gives up the first frame, for which the ring has too little room.
     fn give_up(&mut self, effects: &mut Effects, now: Time) -> Option<Stored> {
         let arrived = self.fifo.front()?;
         effects.counters.card.overruns += 1;
@@ -326,7 +327,7 @@ impl Receive {
         self.finish(now, RING_ERROR | RING_STATUS_TRUNCATED, effects)
     }
 
-    /// The first frame is stored, or as much of it as there was room for: its descriptors go back to the host.
+    /// The first frame is stored, perhaps truncated. The card returns its descriptors to the host.
     fn finish(&mut self, end: Time, fault: u32, effects: &mut Effects) -> Option<Stored> {
         let arrived = self.fifo.pop_front()?;
         let fault = arrived.fault | fault;
@@ -351,17 +352,17 @@ impl Receive {
     }
 }
 
-/// What a frame that was received is to its host.
+/// What the host does with a received frame.
 pub(super) struct Counted {
-    /// How much of it the processor copies to where it belongs, where the card stored it elsewhere.
+    /// Bytes that the processor copies to the final destination, if the card stored them in a ring buffer.
     pub(super) copied_bytes: u64,
-    /// The active port that it is for.
+    /// Its active port.
     pub(super) port: Option<u8>,
-    /// Its message ends here.
+    /// The frame is the last of its message.
     pub(super) is_last: bool,
 }
 
-/// Counts a frame of which so many bytes were received.
+/// Counts a frame, of which `received` bytes reached the host.
 pub(super) fn count_received(
     frame: &[u8],
     received: usize,
@@ -388,7 +389,7 @@ pub(super) fn count_received(
     }
 }
 
-/// Stores as much of a frame as the buffers of a descriptor have room for. Returns when it is there.
+/// Stores as much of a frame as fits into the buffers of a descriptor. Returns when the data is visible.
 fn store(now: Time, arrived: &mut Arrived, taken: &Taken, config: &Config, effects: &mut Effects) -> Time {
     let mut buffers = Descriptor::new(taken.words()).buffers();
     let rest = arrived.bytes - arrived.stored;
@@ -402,8 +403,8 @@ fn store(now: Time, arrived: &mut Arrived, taken: &Taken, config: &Config, effec
     if burst == 0 || begin > 0 || bytes <= burst || now > arrived.tail {
         return effects.dma_frame(now, &arrived.frame, begin..begin + bytes, buffers);
     }
-    // All but the last burst were stored while the frame came (section 4: it immediately starts filling the next
-    // buffer).
+    // The card stored all bursts but the last while it received the frame (section 4: it immediately starts filling the
+    // next buffer).
     let early = bytes - burst;
     let (mut first, mut last) = (buffers.clone(), buffers);
     cut(&mut first, early as u64);
@@ -414,7 +415,7 @@ fn store(now: Time, arrived: &mut Arrived, taken: &Taken, config: &Config, effec
     effects.dma_frame(now, &arrived.frame, early..bytes, last)
 }
 
-/// Leaves so many bytes of the ranges, at most. Returns how many they are.
+/// Truncates the ranges to `bytes` bytes. Returns how many bytes they then have.
 fn cut(ranges: &mut HostRanges, bytes: u64) -> u64 {
     let mut left = bytes;
     for range in ranges.iter_mut() {
@@ -425,7 +426,7 @@ fn cut(ranges: &mut HostRanges, bytes: u64) -> u64 {
     bytes - left
 }
 
-/// Takes so many bytes off the begin of the ranges.
+/// Removes the first `bytes` bytes of the ranges.
 fn skip(ranges: &mut HostRanges, bytes: u64) {
     let mut left = bytes;
     for range in ranges.iter_mut() {
@@ -437,7 +438,7 @@ fn skip(ranges: &mut HostRanges, bytes: u64) {
     ranges.retain(|range| range.bytes > 0);
 }
 
-/// Frames that left the FIFO.
+/// Queue of frames that leave the FIFO at known times.
 trait Due {
     fn pop_front_due(&mut self, now: Time) -> bool;
 }

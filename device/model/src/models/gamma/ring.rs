@@ -1,29 +1,29 @@
-//! The descriptors of both rings.
+//! Descriptors of the transmit and receive rings.
 
 use niclab_abi::rings::{RING_MESSAGE_WORD, RING_OWN, RING_RECEIVED_SHIFT};
 
 use crate::parts::descriptor_ring::dec2114x::{self, Dec2114x};
 use crate::parts::descriptor_ring::{Layout, Next};
 
-/// Descriptors of one frame, at most. Ours: a bound.
+/// Maximum descriptors of a frame. Ours: a bound.
 pub const MAX_PARTS: usize = 16;
 
-/// Descriptors that the card looks at for one poll demand: more than any driver's ring has. Ours: a bound.
+/// Maximum descriptors that the card reads for one poll demand: more than the ring of any driver has. Ours: a bound.
 pub const DEMAND_LOOKS: u32 = 4_096;
 
 const _: () = assert!(RING_OWN == dec2114x::OWN as u64);
 
-/// Descriptors of what is sent: those of the chip, and one word behind them, for reports.
+/// Transmit descriptors: the chip's descriptor, followed by one word for reports.
 #[derive(Clone, Copy, Debug)]
 pub struct Outgoing(pub Dec2114x);
 
 impl Outgoing {
-    /// Bytes of the message of which a frame begins in the descriptor with these words.
+    /// Length of the message whose frame begins in the descriptor with these words.
     pub fn message_bytes(words: &[u64]) -> u64 {
         words.get(RING_MESSAGE_WORD).copied().unwrap_or(0) & u64::from(u32::MAX)
     }
 
-    /// Frames that the driver had taken out of its receive ring when it gave the card the descriptor with these words.
+    /// Frames that the driver had taken from its receive ring when it gave this descriptor to the card.
     pub fn received(words: &[u64]) -> u32 {
         words.get(RING_MESSAGE_WORD).map_or(0, |word| (word >> RING_RECEIVED_SHIFT) as u32)
     }

@@ -1,4 +1,4 @@
-//! What is sent: descriptors walked, frames read into the FIFO, and from there onto the wire.
+//! Transmit side: the card walks descriptors, reads frames into the FIFO, and sends them from there.
 
 use alloc::collections::VecDeque;
 use core::mem;
@@ -21,10 +21,10 @@ use crate::platform::profile::{Price, WORD_BYTES};
 use crate::platform::trace_tag::TraceTag;
 use crate::time::{Passage, Span, Time};
 
-/// Frames in the FIFO, at most, however short they are. Ours: a bound.
+/// Maximum frames in the FIFO, even if they are short. Ours: a bound.
 const MAX_FRAMES: usize = 8;
 
-/// The descriptors of a frame: mostly one.
+/// The descriptors of a frame, usually one.
 type Parts = SmallVec<[Taken; 1]>;
 
 /// A frame in the FIFO.
@@ -39,25 +39,25 @@ struct Sending {
 /// A frame that is ready for the wire.
 #[derive(Debug)]
 pub(super) struct Ready {
-    /// With its check sequence.
+    /// The frame with its check sequence.
     pub(super) frame: FrameBytes,
     /// What it carries.
     pub(super) carried: Carried,
     /// Its message.
     pub(super) message: Option<TraceTag>,
-    /// Bytes of it that the host gave.
+    /// Bytes that the card read from host memory.
     pub(super) read: usize,
 }
 
-/// Where the card is with the next frame.
+/// Progress of the next frame.
 #[derive(Debug, Default)]
 enum Next {
-    /// It has not all of its descriptors.
+    /// The card reads its descriptors.
     #[default]
     Gathering,
-    /// It waits for room in the FIFO.
+    /// The frame waits for room in the FIFO.
     Waiting,
-    /// Its bytes are being read.
+    /// The card reads its bytes.
     Reading { token: u64 },
 }
 
@@ -65,27 +65,27 @@ enum Next {
 #[derive(Debug)]
 pub(super) struct Transmit {
     ring: DescriptorRing<Outgoing>,
-    /// Of the look at the next descriptor.
+    /// Token of the read of the next descriptor.
     look: u64,
     next: Next,
-    /// The descriptors of the next frame, as far as they are here.
+    /// The descriptors of the next frame that the card has read so far.
     parts: Parts,
     fifo: VecDeque<Sending>,
     /// When the wire is free.
     wire_free: Time,
-    /// When the host demanded a look.
+    /// Time of the last poll demand.
     demanded: Time,
     /// The message whose frames are being sent.
     message: Option<TraceTag>,
     messages: u64,
     /// When the last effect on memory is visible.
     visible: Time,
-    /// What the driver knew when it sent the frame whose first descriptor was read last.
+    /// Frames that the driver had taken from its receive ring when it sent the frame whose descriptor was read last.
     received: Option<u32>,
 }
 
 impl Drop for Transmit {
-    /// The card is gone, and nobody waits for its descriptors.
+    /// Without a card the descriptors that it has taken are void.
     fn drop(&mut self) {
         self.stop();
     }
@@ -108,13 +108,13 @@ impl Transmit {
         }
     }
 
-    /// Frames that the driver had taken when it sent a frame, if the descriptor in which it begins was read since the
-    /// last call.
+    /// Frames that the driver had taken from its receive ring when it sent a frame; none if no first descriptor of a
+    /// frame was read since the last call.
     pub(super) const fn take_received(&mut self) -> Option<u32> {
         self.received.take()
     }
 
-    /// The host says where the ring is.
+    /// The driver starts the ring, which begins at `first`.
     pub(super) fn start(
         &mut self,
         now: Time,
@@ -132,7 +132,7 @@ impl Transmit {
         Ok(())
     }
 
-    /// The ring is walked no more. Frames that are in the FIFO leave. Returns when all that was written is visible.
+    /// Stops the ring. Frames in the FIFO still leave. Returns the time at which all writes are visible.
     pub(super) fn stop(&mut self) -> Time {
         self.ring.stop();
         self.next = Next::Gathering;
@@ -147,13 +147,13 @@ impl Transmit {
         self.fifo.front().map(|sending| sending.leaves)
     }
 
-    /// The host makes a system call. Returns when its software is done.
+    /// The program makes a system call. Returns the time at which the driver's code is done.
     pub(super) fn on_call(&mut self, now: Time, effects: &mut Effects) -> Time {
         self.demanded = now.max(effects.interface.host_clock());
         effects.interface.host_send(now, 0)
     }
 
-    /// The host has made a system call and demands a look (section 4).
+    /// Poll demand of the driver during a system call (section 4).
     pub(super) fn on_demand(&mut self, now: Time, config: &Config, effects: &mut Effects) {
         effects.attribute(None);
         let prepared = self.on_call(now, effects);
@@ -174,7 +174,7 @@ impl Transmit {
         self.go_on(now, config, effects);
     }
 
-    /// Looks at the next descriptor, unless a frame is on its way into the FIFO.
+    /// Starts the read of the next descriptor, unless the card is reading a frame into the FIFO.
     fn go_on(&mut self, ready: Time, config: &Config, effects: &mut Effects) {
         if !matches!(self.next, Next::Gathering) || self.fifo.len() >= MAX_FRAMES {
             return;
@@ -189,7 +189,7 @@ impl Transmit {
         effects.fetch_descriptor::<Outgoing>(ready, token, ranges);
     }
 
-    /// What was read. False where it was not for this half.
+    /// Accepts a descriptor or data that was read. Returns false if the token belongs to the other half.
     pub(super) fn on_data(
         &mut self,
         now: Time,
@@ -223,7 +223,7 @@ impl Transmit {
             Found::Taken(taken) => taken,
             Found::Nothing => {
                 effects.counters.descriptors_idle += 1;
-                // The host may have demanded another look meanwhile.
+                // The driver may have issued another poll demand during the read.
                 return self.go_on(now, config, effects);
             }
             Found::Broken(_) => {
@@ -255,11 +255,11 @@ impl Transmit {
         self.go_on(now, config, effects);
     }
 
-    /// All descriptors of a frame are here: it is read as soon as it has room.
+    /// All descriptors of a frame are here. The card reads the frame as soon as the FIFO has room.
     fn on_gathered(&mut self, now: Time, config: &Config, effects: &mut Effects) {
         let ranges: HostRanges =
             self.parts.iter().flat_map(|part| Descriptor::new(part.words()).buffers()).collect();
-        // Sixteen times two buffers of eleven bits.
+        // The sum cannot overflow: at most sixteen descriptors with two buffers of eleven-bit lengths.
         let bytes: u64 = ranges.iter().map(|range| range.bytes).sum();
         if !(HEADER_BYTES as u64..=u64::from(config.mtu_bytes) + HEADER_BYTES as u64).contains(&bytes) {
             return self.refuse(now, RING_STATUS_LENGTH, config, effects);
@@ -274,7 +274,7 @@ impl Transmit {
         effects.dma_read(now, token, ranges, FrameBytes::new());
     }
 
-    /// A frame is in the FIFO, or as far as the host's memory goes.
+    /// The card has read a frame into the FIFO, or only the part that lies in the host's memory.
     fn on_frame(
         &mut self,
         now: Time,
@@ -300,13 +300,13 @@ impl Transmit {
         self.go_on(now, config, effects);
     }
 
-    /// Whether the FIFO has room for a frame of so many bytes.
+    /// Whether the FIFO has room for a frame of `bytes` bytes.
     pub(super) fn has_room(&self, bytes: u64, config: &Config) -> bool {
         let used: u32 = self.fifo.iter().map(|sending| sending.bytes).sum();
         self.fifo.len() < MAX_FRAMES && u64::from(used) + bytes <= config.transmit_fifo_bytes.into()
     }
 
-    /// A frame that was read until `now` leaves. Returns when the host has done what it does for it.
+    /// Sends a frame whose read ended at `now`. Returns the time at which the host's work for it is done.
     pub(super) fn leave(&mut self, now: Time, ready: Ready, config: &Config, effects: &mut Effects) -> Time {
         let Ready { frame, carried, message, read } = ready;
         effects.attribute(message);
@@ -326,7 +326,7 @@ impl Transmit {
         now
     }
 
-    /// The message that a frame is of: the one that begins in it, or the one that goes on.
+    /// The message of a frame: a new one if the frame is its first, else the current one.
     pub(super) fn message_of(
         &mut self,
         carried: &Carried,
@@ -347,7 +347,7 @@ impl Transmit {
         if *is_last { self.message.take() } else { self.message }
     }
 
-    /// A frame is not sent: its descriptors say why.
+    /// Refuses to send a frame, and writes the reason into its descriptors.
     fn refuse(&mut self, now: Time, why: u32, config: &Config, effects: &mut Effects) {
         let counters = &mut effects.counters;
         let count = match why {
@@ -374,7 +374,7 @@ impl Transmit {
     }
 }
 
-/// Frames that have left.
+/// Queue of frames with the times at which they have left.
 trait Due {
     fn pop_front_due(&mut self, now: Time) -> Option<Sending>;
 }
@@ -391,8 +391,8 @@ fn ring(skip_bytes: u32) -> DescriptorRing<Outgoing> {
     DescriptorRing::new(layout, MAX_FRAMES * MAX_PARTS, DEMAND_LOOKS)
 }
 
-/// When a frame that was read until `now` began to leave, for all that the bus had to do with it: once as many bytes as
-/// the threshold were there.
+/// When a frame whose read ended at `now` could begin to leave, as far as the bus decides: as soon as the threshold's
+/// bytes were in the FIFO.
 fn began(now: Time, bytes: u64, config: &Config, price: &Price) -> Time {
     let threshold = u64::from(config.transmit_threshold_bytes);
     if threshold == 0 || threshold >= bytes {
@@ -402,7 +402,7 @@ fn began(now: Time, bytes: u64, config: &Config, price: &Price) -> Time {
     now.before(Span::from_ps(price.per_word_ps).times(words))
 }
 
-/// What the host does for a frame of another protocol, beside the system call: the copy out of a program's memory.
+/// The host's work for a frame of another protocol, in addition to the system call: the copy from program memory.
 fn other_protocol(now: Time, bytes: usize, effects: &mut Effects) -> Time {
     effects.interface.host_copy(now, bytes as u64)
 }

@@ -1,5 +1,5 @@
-//! Frames of active ports, as far as the card looks at them: whose message they carry, and the check sequence, which it
-//! puts behind each and takes away.
+//! Frames of active ports, as far as the card parses them: the message that they carry, and the check sequence. The
+//! card appends it to each sent frame, and removes it from each received one.
 //!
 //! ```text
 //! Ethernet header 14 | protocol 8 | kind 4, flags 4 | source port 4, driver 4 | target port 4, driver 4
@@ -18,34 +18,34 @@ use thiserror::Error;
 use crate::fabric::ethernet::{self, ETHER_TYPE_CLUSTER, Mac, node_of_mac, station_of_mac};
 use crate::nic::{Address, FrameBytes};
 
-/// First byte behind the Ethernet header of every frame of this model. Ours: the format.
+/// First byte after the Ethernet header of every frame of this model. Ours: the format.
 pub const PROTOCOL: u8 = 12;
-/// Bytes in front of the message's part.
+/// Bytes before the part of the message.
 pub const HEAD_BYTES: usize = ethernet::HEADER_BYTES + FrameHead::BYTES;
 const _: () = assert!(ACTIVE_ETHER_TYPE == ETHER_TYPE_CLUSTER);
-/// The station by which other protocols of a node are known.
+/// The MAC endpoint of a node's other protocols.
 pub const STATION: u8 = RING_STATION;
 
-/// Why a frame is not sent, or not taken.
+/// Why the card refuses to send or to receive a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum WireError {
-    /// It is shorter than its headers.
+    /// The frame is shorter than its headers.
     #[error("a frame of {bytes} bytes is shorter than its headers")]
     Length {
         /// Bytes of the frame.
         bytes: usize,
     },
     /// The check sequence is wrong.
-    #[error("the check sequence does not fit the frame")]
+    #[error("the check sequence is wrong for the frame's contents")]
     Check,
-    /// Its source is not the node that sends it, or it is of a protocol that this card does not speak.
-    #[error("the frame is in the name of another node, or of another protocol")]
+    /// The source address is not that of the sending node, or the card does not support the protocol.
+    #[error("the frame has another node's source address, or a protocol that this card may not send")]
     Forged,
     /// Another model's frame.
-    #[error("the frame is of another model's protocol")]
+    #[error("the frame belongs to another model's protocol")]
     Foreign,
-    /// It is for another node.
-    #[error("the frame is for another node")]
+    /// The destination is another node.
+    #[error("the destination of the frame is another node")]
     Elsewhere,
 }
 
@@ -58,16 +58,16 @@ pub enum Carried {
         from: Address,
         /// The receiving port.
         to: Address,
-        /// The message begins here.
+        /// The frame is the first of its message.
         is_first: bool,
-        /// It ends here.
+        /// The frame is the last of its message.
         is_last: bool,
     },
     /// An acknowledgement.
     Acknowledgement,
-    /// Of active ports, but of no known kind: that is for the driver to say.
+    /// A frame of active ports of unknown kind, which the driver judges.
     Unknown,
-    /// Another protocol's.
+    /// A frame of another protocol.
     Other,
 }
 
@@ -94,7 +94,7 @@ impl Carried {
     }
 }
 
-/// Makes a frame of the host's ready for the wire: one of active ports gets its check sequence.
+/// Prepares a frame from the host for the wire: a frame of active ports gets its check sequence.
 ///
 /// # Errors
 /// [`WireError::Length`] and [`WireError::Forged`].
@@ -115,10 +115,10 @@ pub fn seal(mut frame: FrameBytes, node: u16) -> Result<FrameBytes, WireError> {
     Ok(frame)
 }
 
-/// How many bytes of a frame that came the host gets: all but the check sequence, where it has one.
+/// Bytes of a received frame that the host gets: all but the check sequence, if the frame has one.
 ///
 /// # Errors
-/// [`WireError`]: it is damaged, or none of this card's.
+/// [`WireError`] if the frame is damaged, or not for this card.
 pub fn open(frame: &[u8], node: u16) -> Result<usize, WireError> {
     let bytes = frame.len();
     let ethernet = ethernet::Frame::new_checked(frame).ok_or(WireError::Length { bytes })?;
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_sends_in_the_name_of_another() {
+    fn frame_with_foreign_source_address_is_refused() {
         assert_eq!(seal(of_ports(4, 1, &[]), 3), Err(WireError::Forged));
         let ordinary =
             |source| frame(&Header { destination: BROADCAST, source, ether_type: 0x0800 }, &[0; 46]);

@@ -1,5 +1,5 @@
-//! A logical channel: the outbound queue of its owner. The header ring holds messages from their launch until the other
-//! card has all of them; the payload region is the program's to use anew by then.
+//! A logical channel: the outbound queue of its owner. The header ring holds a message from its post until the other
+//! card has acknowledged all of it. Then the program may reuse the message's part of the payload region.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -14,29 +14,29 @@ use crate::parts::port::RequesterPage;
 use crate::platform::trace_tag::TraceTag;
 use crate::time::Time;
 
-/// Segments of a message that are told apart: more than growing ones of 48 KiB are. A program that pushes byte by byte
-/// would fill the card's own memory. Ours: a bound.
+/// Maximum segments that the card records for a message. Doubling segments of a 48 KiB message are fewer. (The attack:
+/// a program that pushes byte by byte fills the daemon's memory.) Ours: a bound.
 const MAX_SEGMENTS: usize = 32;
 
-/// How much of a message was pushed, and when it was there.
+/// Bytes pushed of a message so far, and their arrival time.
 type Pushed = (u32, Time);
 
-/// A message that has not left whole.
+/// A message that is not completely sent.
 #[derive(Clone, Debug)]
 pub(super) struct Outgoing {
     /// Number among its owner's messages.
     pub(super) number: u64,
     pub(super) message: Message,
     pub(super) tag: TraceTag,
-    /// Segments of which not all was sent, the latest last.
+    /// Segments that are not completely sent, the latest last.
     segments: SmallVec<[Pushed; 2]>,
     pub(super) cutter: Cutter,
-    /// The payload, where it is in no window of the host's.
+    /// The payload, unless it lies in the host's window.
     pub(super) whole: Option<Arc<[u8]>>,
 }
 
 impl Outgoing {
-    /// Whether all of it is in the payload region.
+    /// Whether the program has pushed all of the payload.
     pub(super) fn is_pushed(&self) -> bool {
         self.pushed() == self.message.payload.bytes
     }
@@ -45,12 +45,12 @@ impl Outgoing {
         self.segments.last().map_or(0, |(bytes, _)| *bytes)
     }
 
-    /// Since when the byte before `end` is there; none while it is not.
+    /// Arrival time of the byte before `end`; none before it arrives.
     pub(super) fn since(&self, end: u64) -> Option<Time> {
         self.segments.iter().find(|(bytes, _)| u64::from(*bytes) >= end).map(|(_, at)| *at)
     }
 
-    /// Forgets segments of which all was sent.
+    /// Forgets completely sent segments.
     pub(super) fn forget(&mut self, sent: u64) {
         let done = self.segments.iter().take_while(|(bytes, _)| u64::from(*bytes) < sent).count();
         self.segments.drain(..done);
@@ -61,7 +61,7 @@ impl Outgoing {
 #[derive(Clone, Copy, Debug)]
 struct Flight {
     has_left: bool,
-    /// Its program waits to hear that it has left.
+    /// The card reports to the program when the message has left.
     is_told: bool,
 }
 
@@ -70,11 +70,11 @@ struct Flight {
 pub(super) struct Channel {
     pub(super) page: RequesterPage,
     headers: usize,
-    /// Messages of which not all frames were made, in the order of their launches.
+    /// Messages with frames to make, in post order.
     pub(super) queue: VecDeque<Outgoing>,
-    /// Messages from the oldest that has not left.
+    /// Messages in flight, from the oldest on.
     flights: VecDeque<Flight>,
-    /// Messages that have left, in the order of their launches: the number of the first in flight.
+    /// Number of messages that have left in post order, which is the number of the oldest in flight.
     left: u64,
 }
 
@@ -83,18 +83,18 @@ impl Channel {
         Self { page, headers: headers as usize, queue: VecDeque::new(), flights: VecDeque::new(), left: 0 }
     }
 
-    /// Whether the message launched last is whole.
+    /// Whether the program has pushed all of the last message.
     fn is_whole(&self) -> bool {
         self.queue.back().is_none_or(Outgoing::is_pushed)
     }
 
-    /// Whether another slot can be taken: a segment of the last message, or a header for which there is room.
+    /// Whether the channel can take another slot: a segment of the last message, or a header if the ring has room.
     pub(super) fn has_room(&self) -> bool {
         self.flights.len() < self.headers || !self.is_whole()
     }
 
-    /// A message is launched, whose header and first segment are there at `arrived`. Refused where the one before is
-    /// not whole.
+    /// Posts a message whose header and first segment arrive at `arrived`. Refused if the program has not pushed all of
+    /// the message before.
     pub(super) fn launch(&mut self, message: Message, tag: TraceTag, arrived: Time) -> Result<(), u64> {
         if !self.is_whole() {
             return Err(REFUSED_SEGMENT);
@@ -103,7 +103,7 @@ impl Channel {
         Ok(())
     }
 
-    /// A peripheral launches a message, all of which is there at `arrived`. Its number.
+    /// Posts a complete message of a peripheral, which arrives at `arrived`. Returns its number.
     pub(super) fn launch_whole(
         &mut self,
         message: Message,
@@ -134,9 +134,9 @@ impl Channel {
         self.left
     }
 
-    /// A header was refused: as a message it counts as one that has left, behind those before it. Not while one is
-    /// being pushed, when the ring may be full: a program that launches nothing but headers then would fill the card's
-    /// own memory.
+    /// Counts a refused header as a message that leaves after those before it. While a program pushes a message, the
+    /// ring may be full, and the channel does not count the header. (The attack: a program that then posts only headers
+    /// fills the daemon's memory.)
     pub(super) fn pass_over(&mut self) {
         if self.is_whole() {
             let number = self.left + self.flights.len() as u64;
@@ -145,7 +145,7 @@ impl Channel {
         }
     }
 
-    /// Checks a segment: how much more it pushes of the message launched last, and whose that is.
+    /// Checks a segment of the last message. Returns the bytes that it adds, and the message's tag.
     pub(super) fn check_segment(&self, pushed: u32) -> Result<(u32, TraceTag), u64> {
         let outgoing = self.queue.back().filter(|outgoing| !outgoing.is_pushed()).ok_or(REFUSED_SEGMENT)?;
         let before = outgoing.pushed();
@@ -155,11 +155,11 @@ impl Channel {
         Ok((pushed - before, outgoing.tag))
     }
 
-    /// So much of the message launched last is there at `arrived`.
+    /// Records that the first `pushed` bytes of the last message have arrived at `arrived`.
     pub(super) fn push(&mut self, pushed: u32, arrived: Time) {
         let Some(outgoing) = self.queue.back_mut() else { return };
         if outgoing.segments.len() >= MAX_SEGMENTS {
-            // All but the first, which says when the message begins, may count as a later one.
+            // A segment may count with a later one. The first stays: it determines when the message begins.
             outgoing.segments.remove(1);
         }
         outgoing.segments.push((pushed, arrived));
@@ -170,7 +170,7 @@ impl Channel {
         !self.is_whole()
     }
 
-    /// Gives up the message that is still being pushed. Says where it was going, and whether it had begun.
+    /// Abandons the message that the program is pushing. Returns the message, and whether a frame of it was made.
     pub(super) fn give_up(&mut self) -> Option<(Message, bool)> {
         if self.is_whole() {
             return None;
@@ -180,7 +180,7 @@ impl Channel {
         Some((outgoing.message, outgoing.cutter.begun().is_some()))
     }
 
-    /// A message has left. True where the status line is due for it: its payload's room is free.
+    /// Marks a message as left. Returns whether the card must write the status line, because payload room is free.
     pub(super) fn leave(&mut self, number: u64) -> bool {
         let place = number.checked_sub(self.left).map(|place| place as usize);
         if let Some(flight) = place.and_then(|place| self.flights.get_mut(place)) {
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_message_pushed_byte_by_byte_few_segments_are_told_apart_and_none_too_early() {
+    fn byte_by_byte_push_keeps_few_segments_and_none_too_early() {
         let mut channel = channel(4);
         launch(&mut channel, 1_000, 1, at(1)).unwrap();
         for pushed in 2..=1_000 {
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_leave_the_header_ring_in_the_order_of_their_launches() {
+    fn messages_leave_the_header_ring_in_post_order() {
         let mut channel = channel(3);
         for bytes in [64, 0, 0] {
             assert!(channel.has_room());

@@ -1,4 +1,4 @@
-//! What programs push: the words of a slot, checked.
+//! Commands of programs: decodes and checks the words of a slot.
 
 use niclab_abi::channels::{
     BulkHeader, CHANNEL_BULK, CHANNEL_INTERRUPT, CHANNEL_MASK, CHANNEL_MEMORY, CHANNEL_NOTIFY,
@@ -16,7 +16,7 @@ use crate::parts::effects::WORD_BYTES;
 pub(super) struct Payload {
     /// Where it begins.
     pub(super) offset: u32,
-    /// How much there is.
+    /// Length in bytes.
     pub(super) bytes: u32,
 }
 
@@ -27,43 +27,43 @@ pub(super) struct Message {
     pub(super) endpoint: u16,
     pub(super) purpose: Purpose,
     pub(super) interrupt: bool,
-    /// Its program is told once it has left.
+    /// The card reports to the program when the message has left.
     pub(super) notify: bool,
     pub(super) payload: Payload,
-    /// Of the payload, so much is pushed.
+    /// Bytes of the payload pushed so far.
     pub(super) pushed: u32,
 }
 
 /// A slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Command {
-    /// A message begins, or is whole.
+    /// The first push of a message, with all or a part of its payload.
     Message(Message),
-    /// So much of the message before is pushed.
+    /// A further push to the same message: the total bytes pushed.
     Segment(u32),
 }
 
-/// Words of a slot that are stored for a command: those of its layout. The burst ends where the slot's payload and tag
-/// do.
+/// Number of words that a program stores for a command: those of its layout. The burst ends with the slot's payload and
+/// tag.
 pub(super) fn words_of(code: u32) -> u64 {
     let bytes = match code & CHANNEL_MASK {
         CHANNEL_BULK => BulkHeader::BYTES,
         CHANNEL_MEMORY => MemoryHeader::BYTES,
         CHANNEL_SEGMENT => Segment::BYTES,
-        // What is none is priced as the shortest message.
+        // An invalid command has the price of the shortest message.
         _ => MessageHeader::BYTES,
     };
     bytes as u64 / WORD_BYTES
 }
 
-/// Reads a layout that ends where the slot's words do.
+/// Reads a layout at the end of the slot's words.
 fn read<T: FromBytes>(words: &[u64]) -> Result<T, u64> {
     let begin = words.len().saturating_sub(T::BYTES / WORD_BYTES as usize);
     words.get(begin..).and_then(from_words).ok_or(REFUSED_HEADER)
 }
 
 impl Command {
-    /// Decodes a launched slot. Refused for a `REFUSED_` of the ABI.
+    /// Decodes a posted slot. An error is a `REFUSED_` reason of the ABI.
     pub(super) fn decode(code: u32, words: &[u64], config: &Config) -> Result<Self, u64> {
         let (number, flags) = (code & CHANNEL_MASK, code & !CHANNEL_MASK);
         let has_flags = matches!(number, CHANNEL_SHORT | CHANNEL_BULK);
@@ -116,7 +116,7 @@ impl Command {
     }
 }
 
-/// Payload that lies inside of the region.
+/// The payload, if it lies inside the payload region.
 fn checked(offset: u32, bytes: u32, pushed: u32, reserved: u32, config: &Config) -> Result<Payload, u64> {
     if reserved != 0 {
         return Err(REFUSED_HEADER);
@@ -124,6 +124,6 @@ fn checked(offset: u32, bytes: u32, pushed: u32, reserved: u32, config: &Config)
     let end = u64::from(offset) + u64::from(bytes);
     let is_right =
         u64::from(bytes) <= config.max_bulk_bytes() && end <= config.payload_bytes && pushed <= bytes;
-    // A message of which nothing is pushed would hold the channel for nothing.
+    // A message without pushed payload would block the channel without use.
     if is_right && pushed > 0 { Ok(Payload { offset, bytes }) } else { Err(REFUSED_PAYLOAD) }
 }

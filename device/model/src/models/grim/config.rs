@@ -12,16 +12,16 @@ use crate::parts::go_back_n;
 use crate::platform::profile::Profile;
 use crate::time::Span;
 
-/// Logical channels of any card, at most (figure 6 has up to as many).
+/// Maximum logical channels of a card (the maximum in figure 6).
 pub const MAX_CHANNELS: usize = 64;
-/// Bytes of a header in the header ring: the 28 of a short message, and the word that tells of it.
+/// Bytes of a header in the header ring: the 28 bytes of a short message, and the word that posts it.
 /// Section 5.1: 28 bytes, here with four more.
 pub const HEADER_BYTES: u64 = 32;
 
-/// A card that there cannot be.
+/// Why a card cannot be built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ConfigError {
-    /// It stands on no node of the cluster.
+    /// The node number is not in the cluster.
     #[error("node {node} is not one of the cluster's {nodes} nodes, which are numbered from 0")]
     Node {
         /// This node.
@@ -29,36 +29,37 @@ pub enum ConfigError {
         /// Nodes of the cluster.
         nodes: u32,
     },
-    /// Its queues do not fit into its memory.
+    /// The channels' queues do not fit into the card's memory.
     #[error(
-        "{channels} channels with {headers} headers and {payload_bytes} bytes of payload each take {needed} bytes, and one frame \
-         {frame}: the card has card_memory_bytes = {memory}; give it more, or fewer channels, headers_per_channel or \
-         payload_bytes_per_channel"
+        "{channels} channels with {headers} headers and {payload_bytes} bytes of payload each take {needed} bytes, \
+         and one frame takes {frame}, but card_memory_bytes = {memory}: raise card_memory_bytes, or reduce \
+         channels, headers_per_channel or payload_bytes_per_channel"
     )]
     Memory {
         /// Channels.
         channels: u32,
-        /// Headers of each.
+        /// Headers of each channel.
         headers: u32,
-        /// Payload of each.
+        /// Payload bytes of each channel.
         payload_bytes: u64,
-        /// What all take.
+        /// Bytes of all queues.
         needed: u64,
         /// Bytes of the longest frame.
         frame: u64,
-        /// What there is.
+        /// Bytes of the card's memory.
         memory: u64,
     },
-    /// A frame carries nothing.
+    /// The MTU leaves no payload.
     #[error(
-        "the cluster's links carry frames of {mtu_bytes} bytes, and a GRIM header takes {head}: raise mtu_bytes to {least}"
+        "the cluster's links carry frames of {mtu_bytes} bytes, of which a GRIM header takes {head}: \
+         set mtu_bytes to {least} or more"
     )]
     Mtu {
-        /// Bytes that a frame may have behind the Ethernet header.
+        /// Maximum bytes of a frame after the Ethernet header.
         mtu_bytes: u32,
-        /// Of these, what is not payload.
+        /// Header bytes of these.
         head: u32,
-        /// What would do.
+        /// Minimum.
         least: u32,
     },
 }
@@ -70,7 +71,7 @@ pub struct Config {
     pub node: u16,
     /// Nodes of the cluster.
     pub nodes: u32,
-    /// Most bytes behind the Ethernet header of a frame.
+    /// Maximum bytes of a frame after the Ethernet header.
     pub mtu_bytes: u32,
     /// Logical channels.
     pub channels: u32,
@@ -78,25 +79,25 @@ pub struct Config {
     pub headers: u32,
     /// Bytes of a channel's payload region.
     pub payload_bytes: u64,
-    /// Frames of a channel in a row, by channel from the first; where there are more channels the last one's.
+    /// Consecutive frames of each channel, from the first channel on. Further channels have the last value.
     pub weights: Arc<[u32]>,
-    /// Bytes of the card's memory. What the outbound queues leave of it is for messages that come.
+    /// Bytes of the card's memory. Received messages use the memory that outbound queues leave free.
     pub card_memory_bytes: u64,
-    /// Most frames of a channel to one other card that are not acknowledged.
+    /// Maximum unacknowledged frames of a channel to one other card.
     pub window_frames: u32,
-    /// How long a frame waits for its acknowledgement before it goes again the first time.
+    /// Time without acknowledgement before the card retransmits a frame for the first time.
     pub first_wait: Span,
-    /// How long a frame that was refused waits the first time.
+    /// Time before the card retransmits a refused frame for the first time.
     pub first_pause: Span,
-    /// The longest wait.
+    /// Maximum of both times, which double with each retransmission.
     pub longest_wait: Span,
-    /// How long a message that was begun may wait for its next segment.
+    /// Maximum time between two segments of a message.
     pub stall: Span,
-    /// Cards beside the NIC, and the channel of each.
+    /// Peer devices on the node's bus, and the channel of each.
     pub peripherals: Vec<(u8, &'static peripherals::Kind)>,
-    /// Most regions of a port.
+    /// Maximum regions of a port.
     pub regions_per_port: u32,
-    /// Most extents of all regions of a port.
+    /// Maximum extents of all regions of a port.
     pub extents_per_port: u32,
     /// Prices.
     pub profile: Arc<Profile>,
@@ -108,10 +109,10 @@ pub(super) fn outbound_bytes(channels: u32, headers: u32, payload_bytes: u64) ->
 }
 
 impl Config {
-    /// Checks that there can be such a card.
+    /// Checks that a card with these parameters can be built.
     ///
     /// # Errors
-    /// Names the first parameter that cannot be.
+    /// [`ConfigError`] names the first invalid parameter.
     pub fn check(&self) -> Result<(), ConfigError> {
         let Self { node, nodes, mtu_bytes, channels, headers, payload_bytes, .. } = *self;
         if u32::from(node) >= nodes {
@@ -129,7 +130,7 @@ impl Config {
         Ok(())
     }
 
-    /// Most payload of a frame.
+    /// Maximum payload of a frame.
     pub(super) fn fragment_bytes(&self) -> u64 {
         u64::from(self.mtu_bytes).saturating_sub(OVERHEAD_BYTES as u64).max(1)
     }
@@ -139,7 +140,7 @@ impl Config {
         HEAD_BYTES as u64 + self.fragment_bytes().min(CHANNEL_MAX_BULK_BYTES)
     }
 
-    /// Card memory for messages that come and cannot go to their endpoint at once.
+    /// Card memory for received messages whose endpoint has no room yet.
     pub(super) fn inbound_bytes(&self) -> u64 {
         self.card_memory_bytes.saturating_sub(outbound_bytes(self.channels, self.headers, self.payload_bytes))
     }
@@ -149,9 +150,8 @@ impl Config {
         CHANNEL_MAX_BULK_BYTES.min(self.payload_bytes).min(CHANNEL_PAYLOAD_BYTES)
     }
 
-    /// What both ends of a channel between cards agree on. A frame is not missed before a window of whole frames had
-    /// the time to go there and come back; the card does not know the links, which are taken to be as fast as its own
-    /// bus.
+    /// What both ends of a channel between cards agree on. The card retransmits a frame only after the round-trip time
+    /// of a window of full frames. The card does not know the links, and assumes that they are as fast as its own bus.
     pub(super) fn link(&self) -> go_back_n::Config {
         let frame = self.profile.bus.dma_write.occupancy(self.longest_frame());
         let window = frame.times(2 * u64::from(self.window_frames));
@@ -163,15 +163,15 @@ impl Config {
         }
     }
 
-    /// How long a message that has begun to come may hold room that others wait for while nothing more of it comes. Its
-    /// sender gives up what is not pushed, and sends again what is lost; one that is silent for so long is no sound
-    /// card. It is taken to have the same times as this card: frames do not tell them, for a card that means harm
-    /// would.
+    /// How long a partly received message may hold room that other messages wait for, without a new fragment. A valid
+    /// sender abandons a message that its program stops pushing, and retransmits lost frames. So a sender that is
+    /// silent for this long is faulty. The card assumes its own timeouts for all senders: a timeout in the frames would
+    /// let a malicious card hold the room.
     pub(super) fn room_timeout(&self) -> Span {
         (self.stall + self.link().longest_wait).times(8)
     }
 
-    /// Frames in a row of a channel.
+    /// Consecutive frames of a channel.
     pub(super) fn weight(&self, channel: usize) -> u32 {
         self.weights.get(channel).or(self.weights.last()).copied().unwrap_or(1).max(1)
     }

@@ -1,4 +1,4 @@
-//! The control requests that only a GRIM card takes: regions, where payload goes, and what memory messages may write.
+//! Control requests that only GRIM cards accept: regions, the payload region, and exposed memory.
 
 use niclab_abi::channels::{ChannelExpose, ChannelPayload, OP_CHANNEL_EXPOSE, OP_CHANNEL_PAYLOAD};
 
@@ -6,14 +6,14 @@ use crate::nic::HostRanges;
 use crate::parts::control::{ControlError, OwnOperation, whole};
 use crate::parts::region_control::RegionOperation;
 
-/// A request whose length is right.
+/// A request of valid length.
 #[derive(Debug)]
 pub enum Operation {
     /// About regions.
     Region(RegionOperation),
-    /// Says where payload goes.
+    /// Sets the payload region.
     Payload(ChannelPayload),
-    /// Says what memory messages may write.
+    /// Exposes a region to memory messages.
     Expose(ChannelExpose),
 }
 

@@ -4,13 +4,13 @@ use crate::nic::{ShellCounts, Statistics};
 use crate::parts::counters::CardCounters;
 use crate::parts::effects;
 
-/// What the card does to the world.
+/// Effects of the card.
 pub(super) type Effects = effects::Effects<Counters>;
 
 /// Counts since the card was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// What every card counts. Overruns are frames that were refused for want of card memory.
+    /// Counters of every card. Overruns are frames that the card refused because its memory was full.
     pub card: CardCounters,
     /// Messages without payload that were sent.
     pub short_sent: u64,
@@ -22,47 +22,47 @@ pub struct Counters {
     pub memory_received: u64,
     /// Frames of messages sent for the first time.
     pub frames_sent: u64,
-    /// Frames sent again, because no acknowledgement came in time.
+    /// Frames retransmitted after an acknowledgement timeout.
     pub repeated: u64,
-    /// Frames sent again, because they were refused.
+    /// Frames retransmitted after a refusal.
     pub sent_after_refusal: u64,
-    /// Refusals that came.
+    /// Refusals received.
     pub refusals_received: u64,
-    /// Frames that had come before.
+    /// Duplicated frames received.
     pub duplicated: u64,
-    /// Frames behind one that is missing.
+    /// Frames received after a missing frame.
     pub ahead: u64,
-    /// Acknowledgements of nothing that is under way.
+    /// Acknowledgements of frames that are not in flight.
     pub stray_acknowledgements: u64,
-    /// Channels that the processor looked at for work.
+    /// Channels that the processor polled for work.
     pub channels_scanned: u64,
-    /// Frames that went straight to their endpoint.
+    /// Frames stored at their endpoint without a wait.
     pub cut_through: u64,
     /// Frames that waited in card memory.
     pub queued: u64,
-    /// Bytes of card memory that these took.
+    /// Bytes of card memory that these frames occupied.
     pub queue_bytes_taken: u64,
-    /// Bytes of these that were given back.
+    /// Bytes of these that were freed.
     pub queue_bytes_freed: u64,
-    /// Segments pushed behind the first of their message.
+    /// Segments pushed after the first of their message.
     pub segments: u64,
-    /// Messages given up because no more of them was pushed.
+    /// Messages abandoned because the program stopped pushing them.
     pub stalled: u64,
     /// Messages of a program that ended before its messages had left.
     pub voided: u64,
-    /// Messages for an endpoint that no program has open.
+    /// Messages for an endpoint without open port.
     pub closed: u64,
-    /// Messages whose payload an endpoint cannot take at all.
+    /// Messages whose payload is too long for the endpoint.
     pub no_payload_region: u64,
     /// Memory messages for memory that is not exposed.
     pub bad_memory: u64,
     /// Messages that peripherals handled.
     pub peripheral_handled: u64,
-    /// Messages that peripherals wanted to send and that no channel can carry.
+    /// Messages of peripherals that are too long for the channel, name no node of the cluster, or were not delivered.
     pub peripheral_unsendable: u64,
-    /// Frames for which a peripheral's Ethernet port had no room.
+    /// Frames that a peripheral's full Ethernet port dropped.
     pub peripheral_dropped_frames: u64,
-    /// Messages that came in part, and held room that others waited for.
+    /// Incomplete messages that lost their room to waiting messages.
     pub unfinished: u64,
 }
 

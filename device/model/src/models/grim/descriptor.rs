@@ -91,7 +91,7 @@ const REPEAT: &str = "repeat_us";
 const PAUSE: &str = "pause_us";
 const LONGEST: &str = "longest_wait_us";
 const STALL: &str = "stall_us";
-/// A peripheral's parameter says which channel it has; 0 stands for none.
+/// A peripheral's parameter contains its channel; 0: no such peripheral.
 const NO_CHANNEL: u64 = 0;
 /// Known to programs by the limits.
 const SEGMENT: &str = "first_segment_bytes";
@@ -99,7 +99,7 @@ const SEGMENT: &str = "first_segment_bytes";
 const PARAMETERS: &[Parameter] = &[
     Parameter {
         key: CHANNELS,
-        help: "Logical channels, each of one port. The card's processor looks at all of them in turn.",
+        help: "Logical channels, one for each port. The card's processor polls all of them in turn.",
         origin: Origin::Assumed("two for each of four programs; the profiles' numbers are of 4"),
         kind: Kind::Number { default: 8, least: 1, most: MAX_CHANNELS as u64 },
     },
@@ -111,62 +111,66 @@ const PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         key: PAYLOAD,
-        help: "Bytes of the payload region of a channel's outbound queue, a multiple of 64. No message has more payload.",
+        help: "Bytes of the payload region of a channel's outbound queue, a multiple of 64, and the maximum payload of \
+               a message.",
         origin: Origin::Source("section 5.1: the longest bulk message"),
         kind: Kind::Number { default: 48 << 10, least: 64, most: CHANNEL_PAYLOAD_BYTES },
     },
     Parameter {
         key: WEIGHTS,
-        help: "Frames in a row that a channel sends while others wait, by channel from the first; where there are more channels, \
-               those have the last weight. Zero counts as one.",
+        help: "Consecutive frames that each channel sends while others wait, from the first channel on. Further \
+               channels have the last weight. Zero counts as one.",
         origin: Origin::Source("section 4.2: round robin"),
         kind: Kind::Numbers { default: &[1; 8], most: 1_024 },
     },
     Parameter {
         key: MEMORY,
-        help: "Bytes of the card's memory. Outbound queues take headers_per_channel * 32 + payload_bytes_per_channel for each \
-               channel; the rest is for messages that come while their endpoint has no room.",
+        help: "Bytes of the card's memory. Outbound queues take headers_per_channel * 32 + \
+               payload_bytes_per_channel for each channel; the rest is for received messages whose endpoint has \
+               no room.",
         origin: Origin::Source("section 6: 1 MB on the card"),
         kind: Kind::Number { default: 1 << 20, least: 1 << 10, most: 1 << 30 },
     },
     Parameter {
         key: WINDOW_FRAMES,
-        help: "Most frames of a channel to one other card that are not acknowledged.",
+        help: "Maximum unacknowledged frames of a channel to one other card.",
         origin: Origin::Assumed("as many as a header ring has messages"),
         kind: Kind::Number { default: 256, least: 1, most: 65_536 },
     },
     Parameter {
         key: REPEAT,
-        help: "How long a frame waits for its acknowledgement before it goes again, in microseconds of model time, beside the time \
-               that a window of whole frames takes. Doubles each time, up to longest_wait_us.",
+        help: "Time without acknowledgement before the card retransmits a frame, in microseconds of model time, in \
+               addition to the time that a window of full frames takes. Doubles each time, up to longest_wait_us.",
         origin: Origin::Assumed("many times a round trip of tens of microseconds"),
         kind: Kind::Number { default: 1_000, least: 1, most: 1_000_000 },
     },
     Parameter {
         key: PAUSE,
-        help: "How long a frame that was refused waits before it goes again, in microseconds of model time. Doubles while it is \
-               refused again, up to longest_wait_us.",
+        help: "Time before the card retransmits a refused frame, in microseconds of model time. Doubles with each \
+               further refusal, up to longest_wait_us.",
         origin: Origin::Assumed("about a round trip"),
         kind: Kind::Number { default: 20, least: 1, most: 1_000_000 },
     },
     Parameter {
         key: LONGEST,
-        help: "The longest such wait, in microseconds of model time.",
+        help: "Maximum time before the card retransmits a frame, in microseconds of model time.",
         origin: Origin::Assumed("a thousand times what a message takes"),
         kind: Kind::Number { default: 10_000, least: 1, most: 10_000_000 },
     },
     Parameter {
         key: STALL,
-        help: "How long a message that was begun may wait for more of it to be pushed, in microseconds of model time. Then it is \
-               given up. A receiving card takes the others to have the same: a message of which nothing comes for eight times this and \
-               longest_wait_us together loses its room to those that wait for it.",
+        help: "Maximum time between two pushes of a program to the same message, in microseconds of model time. Then \
+               the card abandons the message. A receiving card assumes this time for all senders: a message of \
+               which nothing arrives for eight times the sum of this and longest_wait_us loses its room to \
+               messages that wait for it.",
         origin: Origin::Assumed("programs that are held up for a second are ill"),
         kind: Kind::Number { default: 2_000_000, least: 1, most: 10_000_000 },
     },
     Parameter {
         key: SEGMENT,
-        help: "How programs push payload: so many bytes first, then segments that double, so that the card sends the begin of a \
-               message while its end is pushed (cut-through; the paper's 32). 0: whole messages (store-and-forward).",
+        help: "Bytes of the first segment that a program pushes; each further segment is twice as long. So the card \
+               sends the start of a message while the program pushes its end (cut-through; the paper's 32). 0: \
+               whole messages (store and forward).",
         origin: Origin::Source("section 5.2: cut-through starts with 32 bytes"),
         kind: Kind::Number { default: 32, least: 0, most: CHANNEL_MAX_BULK_BYTES },
     },
@@ -174,7 +178,7 @@ const PARAMETERS: &[Parameter] = &[
     channel_of(peripherals::KINDS[1]),
 ];
 
-/// The channel of a peripheral.
+/// The parameter for a peripheral's channel.
 const fn channel_of(kind: &peripherals::Kind) -> Parameter {
     Parameter {
         key: kind.channel_key,
@@ -184,14 +188,14 @@ const fn channel_of(kind: &peripherals::Kind) -> Parameter {
     }
 }
 
-/// The peripherals that there are, and the channel of each.
+/// The configured peripherals, with their channels.
 fn peripherals_of(values: &Values) -> Vec<(u8, &'static peripherals::Kind)> {
     let of = |kind: &&'static peripherals::Kind| (values.number(kind.channel_key) as u8, *kind);
     let all = peripherals::KINDS.iter().map(of);
     all.filter(|(channel, _)| u64::from(*channel) != NO_CHANNEL).collect()
 }
 
-/// A peripheral has a channel that there is not, or another's.
+/// Reports a peripheral whose channel does not exist or belongs to another peripheral.
 fn peripheral_problem(values: &Values) -> Option<Problem> {
     let channels = values.number(CHANNELS);
     let all = peripherals_of(values);
@@ -209,7 +213,7 @@ fn peripheral_problem(values: &Values) -> Option<Problem> {
     Some(Problem { key: kind.channel_key, what, remedy })
 }
 
-/// The card's memory is too small for its queues: least of all, with one short frame for what comes.
+/// Reports a card whose memory is too small for its queues and one short received frame.
 fn memory_problem(values: &Values) -> Option<Problem> {
     let problem = |key, what, remedy| Some(Problem { key, what, remedy });
     let payload = values.number(PAYLOAD);
@@ -224,13 +228,13 @@ fn memory_problem(values: &Values) -> Option<Problem> {
         return None;
     }
     let what = alloc::format!(
-        "{channels} channels with {headers} headers of {HEADER_BYTES} bytes and {payload} bytes of payload each, and a frame, take \
-         {needed} bytes of {memory}"
+        "{channels} channels with {headers} headers of {HEADER_BYTES} bytes and {payload} bytes of payload each, \
+         and a frame, take {needed} bytes of {memory}"
     );
     problem(MEMORY, what, alloc::format!("use {needed} or more, or lower {CHANNELS}, {HEADERS} or {PAYLOAD}"))
 }
 
-/// Ports that are no peripheral's.
+/// Ports without a peripheral.
 fn open_ports(values: &Values) -> Vec<u16> {
     let peripherals = peripherals_of(values);
     let is_taken = |port: &u16| peripherals.iter().any(|(other, _)| u16::from(*other) == *port);
@@ -254,8 +258,7 @@ fn limits(values: &Values) -> Limits {
     }
 }
 
-/// The first frame of a message stands for it. One that goes again cannot be told from one that goes for the first
-/// time.
+/// The first frame of a message stands for the message. A retransmitted frame cannot be distinguished from a new one.
 fn begun(frame: &[u8]) -> Option<Begun> {
     let (header, _) = Header::parse(frame).ok()?;
     let FrameKind::Message(Fragment {
@@ -301,13 +304,13 @@ fn build(values: &Values, seat: Seat) -> Result<AnyNic, BuildError> {
 /// Longest messages of drawn workloads: short ones alone, of a few frames, and of any length. Ours: what the swarm
 /// draws.
 const DRAWN_BYTES: [u32; 4] = [0, 100, 6_000, 48 << 10];
-/// The longest frame of a drawn cluster, whatever its links carry. Ours: what the swarm draws.
+/// Maximum frame length of a random cluster, for any of its links. Ours: the swarm's choice.
 const DRAWN_FRAME: u64 = 10_000;
 
-/// The shortest stall of a drawn card, in microseconds. A program pushes on as soon as it sees a free slot, and the
-/// status line that tells of one, as what it pushes, waits for the bus behind all that endpoints have room for: eight
-/// of 128 slices, each of 48 KiB, are 0.4 s of PCI. A card with less room_timeout gives up messages of sound programs.
-/// Ours: what the swarm draws.
+/// Minimum stall of a random card, in microseconds. A program pushes its next segment when it sees a free slot. The
+/// status line that reports the slot, and the pushed data, wait for the bus until all data is stored for which
+/// endpoints have room. Eight endpoints of 128 slices, each of 48 KiB, are 0.4 s of PCI. With a shorter room_timeout a
+/// card abandons messages of valid programs. Ours: the swarm's choice.
 const STALL_US: u32 = 2_000_000;
 
 /// The place of memory that receivers expose among the ways to receive. Ours: what the swarm draws.
@@ -322,17 +325,17 @@ fn draw(below: &mut Draw<'_>, workload: &mut DrawnWorkload) -> Values {
     let (most_headers, most_frames) = (1 << below(9), 1 << below(7));
     let headers = 1 + below(most_headers);
     let weights = (0..8).map(|_| below(4).into()).collect();
-    // Half of all cards have others beside them, and half of these are all that messages go to.
+    // Half of all cards have peer devices. In half of these clusters all messages go to peer devices.
     let beside = below(8);
     workload.echoes = matches!(beside, 0 | 1);
     let (is_io_card, is_function_card) = (matches!(beside, 0 | 2), matches!(beside, 1..=3));
-    // Programs have eight channels, and some that nobody uses.
+    // Programs have eight channels. Some cards have further, unused channels.
     let own = 8 + u64::from(below(2) * below(24));
     let channels = own + u64::from(is_io_card) + u64::from(is_function_card);
-    // A third of those that send to programs write to their memory.
+    // A third of the workloads that send to programs write to their memory.
     let is_exposed = !workload.echoes && below(3) == 0;
     workload.receive = if is_exposed { EXPOSED } else { 0 };
-    // Of half of all cards the memory for what comes holds a few frames.
+    // In half of all cards the memory for received messages holds only a few frames.
     let inbound = DRAWN_FRAME + u64::from(if below(2) == 0 { below(3_000) } else { below(1 << 20) });
     let segment = [0, 32, 1 + below(200)].get(below(3) as usize).copied().unwrap_or(0);
     let [io_card, function_card] = peripherals::KINDS.map(|kind| kind.channel_key);

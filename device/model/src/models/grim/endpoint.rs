@@ -1,4 +1,4 @@
-//! Where messages go: the receive queue of a port, its payload region, and the memory that others may write.
+//! An endpoint receives messages: a port's receive queue, its payload region, and memory that other nodes may write.
 
 use alloc::collections::{BTreeSet, VecDeque};
 use core::ops::Range;
@@ -11,17 +11,17 @@ use crate::parts::control::ControlError;
 use crate::parts::port::ReceiveQueue;
 use crate::parts::regions::{Region, Regions};
 
-/// Payload begins on whole cache lines. Ours: a cache line.
+/// Payload begins at multiples of a cache line. Ours: a cache line.
 const PAYLOAD_UNIT: u64 = 64;
 
-/// What can be done with a message that begins to come.
+/// Whether an endpoint can take a message whose first fragment has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// There is room.
+    /// The endpoint has room.
     Now,
-    /// There is none yet.
+    /// The endpoint has no room yet.
     Wait,
-    /// There never is, for a `REFUSED_` of the ABI.
+    /// The endpoint never takes it, for a `REFUSED_` reason of the ABI.
     Never(u64),
 }
 
@@ -38,7 +38,8 @@ struct PayloadRegion {
 pub(super) struct Endpoint {
     pub(super) queue: ReceiveQueue,
     payload: Option<PayloadRegion>,
-    /// Where the payload of slices is that are not released, the oldest first: how many slices were stored with it.
+    /// Payload pieces of unreleased slices, the oldest first: number of slices stored up to this one, and start of the
+    /// piece.
     pieces: VecDeque<(u64, u64)>,
     exposed: BTreeSet<u32>,
 }
@@ -48,7 +49,7 @@ impl Endpoint {
         Self { queue, payload: None, pieces: VecDeque::new(), exposed: BTreeSet::new() }
     }
 
-    /// Where the payload of messages goes from now on.
+    /// Sets the payload region for later messages.
     pub(super) fn set_payload(
         &mut self,
         region: u32,
@@ -69,7 +70,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Lets others write into a region, or not any more.
+    /// Exposes a region to writes of other nodes, or ends that.
     pub(super) fn expose(&mut self, region: u32, is_exposed: bool) {
         if is_exposed {
             self.exposed.insert(region);
@@ -78,12 +79,12 @@ impl Endpoint {
         }
     }
 
-    /// A region is closed: nothing is stored into it any more.
+    /// A closed region receives no more data.
     pub(super) fn forget_region(&mut self, region: u32) {
         self.exposed.remove(&region);
     }
 
-    /// What can be done with a message that begins with this fragment.
+    /// Whether the endpoint can take a message that begins with this fragment.
     pub(super) fn judge(&self, fragment: &Fragment, regions: &Regions) -> Verdict {
         let bytes = u64::from(fragment.bytes);
         if let Purpose::Memory { region, place } = fragment.purpose {
@@ -102,35 +103,35 @@ impl Endpoint {
         if has_room && self.queue.has_room(1) { Verdict::Now } else { Verdict::Wait }
     }
 
-    /// A region that others may write.
+    /// The region of this name, if other nodes may write it.
     pub(super) fn memory<'a>(&self, region: u32, regions: &'a Regions) -> Option<&'a Region> {
         regions.get(region).filter(|_| self.exposed.contains(&region))
     }
 
-    /// Takes room for payload. Where it begins in the payload region.
+    /// Allocates room for payload. Returns its start in the payload region.
     pub(super) fn take_room(&mut self, bytes: u64) -> Option<u64> {
         self.payload.as_mut()?.room.take(bytes)
     }
 
-    /// Room is not needed: the message was given up.
+    /// Frees the room of an abandoned message.
     pub(super) fn give_room_back(&mut self, place: u64) {
         if let Some(payload) = &mut self.payload {
             payload.room.give_back(place);
         }
     }
 
-    /// The region of the payload, and where in it `place` of the payload region is.
+    /// The region that contains the payload region, and the offset in it of the payload region's offset `place`.
     pub(super) fn payload_place<'a>(&self, place: u64, regions: &'a Regions) -> Option<(&'a Region, u64)> {
         let payload = self.payload.as_ref()?;
         Some((regions.get(payload.region)?, payload.offset + place))
     }
 
-    /// The slice stored last has this room, which comes back with it.
+    /// Assigns room to the slice that was stored last. Releasing the slice frees it.
     pub(super) fn keep_room(&mut self, place: u64) {
         self.pieces.push_back((self.queue.stored(), place));
     }
 
-    /// The program has released slices: so many are released now.
+    /// The program has released slices, `released` in total.
     pub(super) fn on_released(&mut self, released: u64) {
         while let Some(&(_, place)) = self.pieces.front().filter(|(stored, _)| *stored <= released) {
             self.pieces.pop_front();
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn payload_has_room_while_the_region_has_and_never_where_it_is_too_long() {
+    fn payload_waits_for_room_and_is_refused_if_too_long() {
         let (mut endpoint, mut regions, name) = endpoint();
         let none = Verdict::Never(REFUSED_NO_PAYLOAD);
         assert_eq!(endpoint.judge(&bulk(0), &regions), Verdict::Now);
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_region_is_of_whole_lines_inside_of_a_region_and_moves_when_it_is_empty() {
+    fn payload_region_is_line_aligned_and_moves_only_when_empty() {
         let (mut endpoint, regions, name) = endpoint();
         for wrong in [
             0..0,
@@ -224,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_there_for_others_while_it_is_exposed_and_inside_of_it() {
+    fn remote_writes_succeed_only_inside_an_exposed_region() {
         let (mut endpoint, mut regions, name) = endpoint();
         (0..8).for_each(|_| store(&mut endpoint));
         let judge = |endpoint: &Endpoint, regions: &Regions| {
@@ -255,7 +256,7 @@ mod tests {
         let (mut endpoint, regions, name) = endpoint();
         endpoint.set_payload(name, 0..192, &regions).unwrap();
         let places = [0, 1, 2].map(|_| endpoint.take_room(64).unwrap());
-        // They become whole in another order, with one without payload between them.
+        // The messages complete in another order than they began, with one without payload between them.
         for place in [Some(places[2]), None, Some(places[0]), Some(places[1])] {
             store(&mut endpoint);
             if let Some(place) = place {

@@ -1,6 +1,6 @@
-//! A channel between this card and another one, both ways: what its owner here sends there, and what the owner of the
-//! channel of the same number sends from there. Each way has numbers of its own, so that an inbound queue mirrors the
-//! sender's outbound queue (section 4.2).
+//! A bidirectional channel between this card and another one. The owner of the channel here sends to the other card,
+//! and the owner of the channel with the same number there sends to this card. Each direction has its own frame
+//! numbers, so an inbound queue mirrors the sender's outbound queue (section 4.2).
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -16,12 +16,12 @@ use crate::time::Time;
 /// Number of a frame.
 pub(super) type FrameNumber = Sequence<32>;
 
-/// What is kept of a frame until it is acknowledged.
+/// A sent frame that the card keeps until its acknowledgement.
 #[derive(Clone, Debug)]
 pub(super) struct Kept {
     pub(super) frame: SharedFrame,
     pub(super) message: Option<TraceTag>,
-    /// It tells the other card of its own messages, and is not void when the owner of the channel ends.
+    /// The frame reports on the other card's messages. It stays valid when the owner of the channel ends.
     pub(super) is_report: bool,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Kept {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ending {
     pub(super) frame: FrameNumber,
-    /// Number of the message among its owner's.
+    /// Number of the message among those of its owner.
     pub(super) message: u64,
 }
 
@@ -49,38 +49,38 @@ impl Held {
         self.frame.len().saturating_sub(HEAD_BYTES + CHECK_BYTES)
     }
 
-    /// Whether its message ends with it.
+    /// The frame is the last of its message.
     pub(super) fn is_last(&self) -> bool {
         u64::from(self.fragment.offset) + self.payload_bytes() as u64 == self.fragment.bytes.into()
     }
 }
 
-/// Where a message that comes in fragments goes.
+/// Destination of a message in fragments.
 #[derive(Debug)]
 pub(super) enum Sink {
-    /// Into an endpoint's payload region, and then a slice.
+    /// An endpoint's payload region, and then a slice.
     Endpoint {
         /// The slice.
         promise: Promise,
-        /// Where its room begins in the payload region.
+        /// Start of its room in the payload region.
         place: u64,
     },
-    /// Into exposed memory.
+    /// Exposed memory.
     Memory,
-    /// Into a peripheral's memory, where room for all of it was taken.
+    /// A peripheral's memory, which has reserved room for the whole message.
     Peripheral(Vec<u8>),
-    /// Nowhere: it was refused, or its endpoint closed.
+    /// No destination: the message was refused, or its endpoint is closed.
     Nowhere,
 }
 
-/// A message that has begun to come.
+/// A partly received message.
 #[derive(Debug)]
 pub(super) struct Joining {
     pub(super) fragment: Fragment,
-    /// Bytes that came.
+    /// Bytes received so far.
     pub(super) joined: u32,
     pub(super) sink: Sink,
-    /// When what was stored last is visible.
+    /// When the last store becomes visible.
     pub(super) visible: Time,
 }
 
@@ -92,26 +92,27 @@ pub(super) struct Link {
     pub(super) channel: u8,
     pub(super) frames: GoBackN<Kept>,
     pub(super) endings: VecDeque<Ending>,
-    /// A message was given up that had begun on the wire: the other card has to be told, before anything else is sent.
+    /// The card has abandoned a partly sent message. It must send a void frame before any other new frame.
     pub(super) owes_void: bool,
-    /// The number of the channel's owner here: the other card names it with what it could not deliver, so that no owner
-    /// is told of an earlier one's messages.
+    /// Number of the channel's owner here. The other card names it in reports of failed messages, so no owner gets
+    /// reports on an earlier owner's messages.
     pub(super) owner: u8,
-    /// Messages of this owner that have begun to go.
+    /// Messages of this owner of which a frame was sent.
     pub(super) begun: u32,
-    /// Of these, what the other card has said that it could not deliver.
+    /// Failed messages of this owner that the other card has reported.
     told: Sequence<24>,
-    /// Frames that came and wait for their endpoint.
+    /// Received frames that wait for room at their endpoint.
     pub(super) queue: VecDeque<Held>,
     pub(super) joining: Option<Joining>,
-    /// Messages that came and could not be delivered.
+    /// Received messages that this card could not deliver.
     pub(super) failures: Failures,
-    /// The other card has to be told of them: it may have had the last acknowledgement of all that it has sent.
+    /// The card must send a report of these failures. The other card may already have acknowledgements of all its
+    /// frames, so no later acknowledgement may carry them.
     pub(super) owes_report: bool,
 }
 
 impl Drop for Link {
-    /// The card is gone, and with it who was promised something.
+    /// A dropped card owes no event: the promised slot becomes void.
     fn drop(&mut self) {
         if let Some(Joining { sink: Sink::Endpoint { promise, .. }, .. }) = self.joining.take() {
             promise.void();
@@ -137,12 +138,12 @@ impl Link {
         }
     }
 
-    /// Whether the owner's next frame may go.
+    /// Whether the owner's next frame may be sent.
     pub(super) fn can_send(&self) -> bool {
         self.frames.can_send() && !self.owes_void
     }
 
-    /// What the other card has to be told next, if the window has room for it: first that a message was given up.
+    /// The next void or report to send, the void first; none if the window has no room or nothing is due.
     pub(super) fn take_owed(&mut self) -> Option<Kind> {
         if !self.frames.can_send() {
             None
@@ -153,14 +154,13 @@ impl Link {
         }
     }
 
-    /// The owner has ended: what it has sent is an earlier owner's.
+    /// The owner has ended. The frames that it has sent now belong to an earlier owner.
     pub(super) const fn end_owner(&mut self) {
         (self.owner, self.begun, self.told) = (self.owner.wrapping_add(1), 0, Sequence::ZERO);
     }
 
-    /// The other card tells of messages that it could not deliver: how many of this owner's are new. None where it
-    /// cannot be: a card that lies about its failures would have a program think that messages were refused which it
-    /// has not sent.
+    /// The other card reports failed messages. Returns how many new failures concern this owner; none if the report is
+    /// impossible. (The attack: a lying card reports as refused what the program has not sent.)
     pub(super) const fn on_failures(&mut self, failures: &Failures) -> Option<u32> {
         let told = failures.count.ahead_of(self.told);
         if failures.owner != self.owner || told == 0 {
@@ -173,14 +173,14 @@ impl Link {
         Some(told)
     }
 
-    /// A frame of a message is next: those of the owner before it are nobody's any more.
+    /// The next frame is of `owner`. Failures of an earlier owner are dropped.
     pub(super) fn on_owner(&mut self, owner: u8) {
         if self.failures.owner != owner {
             self.failures = Failures { owner, ..Failures::default() };
         }
     }
 
-    /// A message of the other card's could not be delivered.
+    /// Counts a message of the other card that this card could not deliver.
     pub(super) const fn fail(&mut self, owner: u8, reason: u64) {
         if self.failures.owner == owner {
             self.failures.count = self.failures.count.next();

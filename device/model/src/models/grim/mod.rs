@@ -7,25 +7,26 @@
 //! * [`config`]: its parameters;
 //! * [`wire`]: its frames;
 //! * [`counters`]: what it counts;
-//! * [`nic`]: the card, one processor that does everything in turn; under it `outbound`, from queues to frames and what
-//!   becomes of them, and `inbound`, from frames to endpoints or into card memory;
-//! * `channel`: a logical channel, the outbound queue of its owner; `schedule`: whose turn it is on the wire, and how
-//!   long the processor looks for that;
-//! * `link`: a channel to another card and what comes from there: reliable, in order, optimistic;
-//! * `endpoint`: where messages go: a receive queue and a payload region; `payload_room`: the room of that region;
-//! * [`peripherals`]: endpoints that are cards beside the NIC; `peripheral_port`: what all of them have alike;
-//! * `command`: what programs push; `control`: what drivers ask for.
+//! * [`nic`]: the card, whose single processor does one task at a time. Its submodules: `outbound` makes frames of
+//!   queues and handles acknowledgements; `inbound` stores frames at endpoints or in card memory;
+//! * `channel`: a logical channel, the outbound queue of its owner; `schedule`: which channel sends next, and how long
+//!   the processor searches for it;
+//! * `link`: a channel to another card and back: reliable, in order, optimistic;
+//! * `endpoint`: the destination of messages: a receive queue and a payload region; `payload_room`: that region's
+//!   space;
+//! * [`peripherals`]: endpoints that are peer devices on the node's bus; `peripheral_port`: what they have in common;
+//! * `command`: slots that programs push; `control`: requests of drivers.
 //!
 //! # Departures
 //!
-//! * Of the 28 bytes of a short message the paper names 24; here the others are the destination.
-//! * Fragments are joined by the receiving card and not by a handler of the library: the handler that the paper
-//!   predefines would copy each of them.
-//! * The paper's endpoints check for space in the card's queues; here the slots of the requester page are a window into
-//!   the header ring, and the card takes them out while the ring has room.
-//! * A fragment of a message that is still being pushed begins on the wire when the processor has looked at it, and
-//!   holds the wire until its last byte is there. The card decides that once its last byte is there: one whose program
-//!   stops in the middle holds up nobody.
+//! * The paper names 24 of the 28 bytes of a short message. Here the other 4 are the destination.
+//! * The receiving card joins fragments, not a handler of the library. The paper's predefined handler would copy each
+//!   fragment.
+//! * The paper's endpoints check for space in the card's queues. Here the slots of the requester page are a window into
+//!   the header ring. The card takes slots while the ring has room.
+//! * A program may still push a message while the card sends it. A fragment begins on the wire when the processor has
+//!   read it, and holds the wire until its last byte arrives. The card decides this only after the last byte arrived.
+//!   So a program that stops in the middle of a fragment delays no other program.
 
 mod channel;
 mod command;

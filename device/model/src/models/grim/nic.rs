@@ -1,4 +1,4 @@
-//! The card: ports, links to other cards, and one processor that does everything in turn.
+//! The card: ports, links to other cards, and one processor that does one task at a time.
 
 mod beside;
 mod inbound;
@@ -35,18 +35,18 @@ use crate::platform::profile::MachineCycles;
 use crate::platform::trace_tag::TraceTag;
 use crate::time::{Span, Time};
 
-/// Frames are checked and copied.
+/// Work prices: the card checks and copies frames.
 const WORK: WorkPrices =
     WorkPrices { input: 20, checked_bytes_in_unit: 64, output: 8, copied_bytes_in_unit: 64 };
 
 /// The timers of a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
-    /// Of a link: frames are not acknowledged, or a pause after a refusal is over. They go again.
+    /// Of a link: the card retransmits frames without acknowledgement, or after the pause that follows a refusal.
     Again,
-    /// Of a port: no more was pushed of a message that was begun.
+    /// Of a port: the program has stopped pushing a message.
     Stall,
-    /// Of the card: messages wait for room that others may hold for no reason.
+    /// Of the card: messages wait for room that incomplete messages may hold without progress.
     Room,
 }
 
@@ -54,7 +54,7 @@ impl TimerName for Timer {
     const ALL: &'static [Self] = &[Self::Again, Self::Stall, Self::Room];
 }
 
-/// What the processor's programs take.
+/// Cycles of the processor's programs.
 #[derive(Clone, Copy, Debug)]
 struct Firmware {
     send: MachineCycles,
@@ -72,37 +72,36 @@ struct Port {
 pub struct Grim {
     config: Config,
     ports: Vec<Option<Port>>,
-    /// Cards beside this one, each with a port that no program can open.
+    /// Peer devices on the node's bus, each with a port that programs cannot open.
     peripherals: Vec<PeripheralPort>,
-    /// By port. They outlive it.
+    /// Regions by port. They outlive the port.
     regions: Vec<Regions>,
-    /// Channels between this card and others, as they were first used. There are at most as many as there are nodes and
-    /// channels.
+    /// Channels between this card and other cards, in order of first use. At most one for each node and channel.
     links: Vec<Link>,
     places: BTreeMap<(u16, u8), usize>,
     schedule: Schedule,
     processor: Machine,
     firmware: Firmware,
-    /// When the processor looks for work, where it has some and is busy until then.
+    /// When the busy processor polls for work again; none if it has no work.
     work_due: Option<Time>,
     timers: Timers<Timer>,
-    /// Links with frames in card memory, in the order in which the first of these came.
+    /// Links with frames in card memory, in arrival order of their first frames.
     waiting: VecDeque<usize>,
-    /// Bytes of card memory that these take.
+    /// Bytes of card memory that these frames occupy.
     held_bytes: u64,
-    /// Room was given back by a message that will not become whole.
+    /// An abandoned message has freed its room.
     has_room_back: bool,
-    /// Frames whose payload is being read.
+    /// Frames whose payload the card is reading.
     readings: VecDeque<(u64, Reading)>,
     effects: Effects,
     messages: u64,
 }
 
 impl Grim {
-    /// A card with no port open.
+    /// Creates a card without open ports.
     ///
     /// # Errors
-    /// When there can be no such card.
+    /// [`ConfigError`] if the parameters are invalid.
     pub fn new(config: Config) -> Result<Self, ConfigError> {
         config.check()?;
         let effects = Effects::new(HostInterface::new(config.profile.clone()), WORK);
@@ -148,7 +147,8 @@ impl Grim {
         self.ports.get(port as usize)?.as_ref()
     }
 
-    /// Lets the processor run one of its programs over `bytes`, and before it for `more`. Returns when it is done.
+    /// Runs a program of the processor: first for `more`, then over `bytes` bytes. Returns the time at which it is
+    /// done.
     fn work(&mut self, program: MachineCycles, ready: Time, bytes: u64, more: Span) -> Time {
         let span = self.config.profile.ni.span(program, bytes.div_ceil(WORD_BYTES)) + more;
         self.effects.interface.work_for(&mut self.processor, ready, bytes, span).end
@@ -163,7 +163,7 @@ impl Grim {
         })
     }
 
-    /// A slot was launched. The shell leaves it in the page while the header ring is full.
+    /// Takes a posted slot. The shell leaves slots in the page while the header ring is full.
     fn on_store(&mut self, now: Time, store: &PageStore) {
         let index = store.port as usize;
         let Self { ports, effects, config, .. } = self;
@@ -199,7 +199,7 @@ impl Grim {
         let header_bytes = words_of(store.code) * WORD_BYTES;
         let mut ready = effects.interface.host_send(now, header_bytes + u64::from(payload));
         if payload > 0 {
-            // Payload is combined; headers and what tells of them are not (section 5.2).
+            // Stores of payload are write-combined; those of headers and registers are not (section 5.2).
             let bytes = u64::from(payload).next_multiple_of(WORD_BYTES);
             ready = effects.interface.transfer(BusTransfer::PioWrite, ready, bytes).released;
         }
@@ -232,7 +232,7 @@ impl Grim {
         self.pump(now);
     }
 
-    /// Timers whose time has come, and work that waited for the processor.
+    /// Runs expired timers, and work that waited for the processor.
     fn on_timeout(&mut self, now: Time) {
         while let Some((timer, place)) = self.timers.take_expired(now) {
             match timer {
@@ -315,7 +315,7 @@ impl Controlled for Grim {
     }
 
     fn check_open(&self, open: &PortOpen) -> Result<(), ControlError> {
-        // It has no FIFO to share.
+        // The card has no shared FIFO.
         if open.fifo_words == 0 { Ok(()) } else { Err(ControlError::BadValue) }
     }
 
@@ -377,7 +377,7 @@ impl Controlled for Grim {
                         if let Some(Port { endpoint, .. }) = &mut self.ports[port] {
                             endpoint.forget_region(region);
                         }
-                        // What waits for room in it waits for nothing.
+                        // Messages that wait for room in the endpoint shall not wait longer.
                         self.drain(*at);
                     }
                 }
@@ -399,9 +399,9 @@ impl Grim {
             // A card without an effect queue receives no inline packets.
             Input::InlinePacket { .. } => {}
             Input::ShellCounts(counts) => self.effects.shell_counts = counts,
-            // It is lent nothing.
+            // The card gets no borrowed payload.
             Input::Lent { .. } | Input::LentFrame { .. } => {}
-            // Its host says everything by pages.
+            // The host passes all work in pages.
             Input::Descriptor(_) | Input::PollDemand { .. } => {}
             Input::Timeout => self.on_timeout(now),
             Input::HostReset => control::on_host_reset(self, now),

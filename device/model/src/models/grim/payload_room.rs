@@ -1,39 +1,39 @@
-//! The room of an endpoint's payload region: each message's in one piece, given back in any order, for the program
-//! releases messages in the order in which they became whole and not in that in which they began.
+//! Allocates an endpoint's payload region. Each message gets one contiguous piece. Pieces return in any order, because
+//! the program releases messages in the order in which they completed, not in the order in which they began.
 
 use alloc::collections::BTreeMap;
 
-/// Payload begins on whole cache lines of the time. Ours: a cache line.
+/// Payload begins at multiples of a cache line of that time. Ours: a cache line.
 const ALIGNMENT: u64 = 64;
 
-/// A region of so many bytes, and what is taken of it.
+/// A region of fixed length, and its allocated pieces.
 #[derive(Clone, Debug)]
 pub(super) struct PayloadRoom {
     bytes: u64,
-    /// End of each piece, by where it begins. There are as many as messages of a receive queue at most.
+    /// End of each piece, by its start. At most one piece for each message of a receive queue.
     pieces: BTreeMap<u64, u64>,
     taken: u64,
-    /// Where the piece taken last ends: the next one is behind it where there is room, as in a ring.
+    /// End of the last allocated piece. The next one follows it if there is room, as in a ring.
     next: u64,
 }
 
 impl PayloadRoom {
-    /// All of a region; `bytes` is a multiple of 64, and not zero.
+    /// An empty region of `bytes` bytes, a multiple of 64 and not zero.
     pub(super) const fn new(bytes: u64) -> Self {
         Self { bytes, pieces: BTreeMap::new(), taken: 0, next: 0 }
     }
 
-    /// Whether a message of so many bytes can ever have room.
+    /// Whether a message of `bytes` bytes fits into the empty region.
     pub(super) const fn can_hold(&self, bytes: u64) -> bool {
         bytes <= self.bytes
     }
 
-    /// Whether nothing is taken.
+    /// Whether no piece is allocated.
     pub(super) fn is_empty(&self) -> bool {
         self.pieces.is_empty()
     }
 
-    /// Where a piece of so many bytes, a multiple of the alignment, has room.
+    /// Start of free space for a piece of `bytes` bytes, a multiple of the alignment.
     fn find(&self, bytes: u64) -> Option<u64> {
         if self.taken + bytes > self.bytes {
             return None;
@@ -42,7 +42,7 @@ impl PayloadRoom {
         if self.next + bytes <= end {
             return Some(self.next);
         }
-        // The room is in pieces, or at the begin.
+        // The search continues in gaps between pieces, and at the start of the region.
         let mut from = 0;
         for (begin, end) in &self.pieces {
             if from + bytes <= *begin {
@@ -58,7 +58,7 @@ impl PayloadRoom {
         self.find(bytes.next_multiple_of(ALIGNMENT)).is_some()
     }
 
-    /// Takes room for a message of at least a byte. Where it begins; none where there is no room.
+    /// Allocates room for a message of at least one byte. Returns its start; none if there is no room.
     pub(super) fn take(&mut self, bytes: u64) -> Option<u64> {
         let bytes = bytes.next_multiple_of(ALIGNMENT);
         let begin = self.find(bytes)?;
@@ -68,7 +68,7 @@ impl PayloadRoom {
         Some(begin)
     }
 
-    /// Gives the piece back that begins here.
+    /// Frees the piece that begins here.
     pub(super) fn give_back(&mut self, begin: u64) {
         if let Some(end) = self.pieces.remove(&begin) {
             self.taken -= end - begin;
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Pieces never overlap, lie inside, are found where there is a gap, and all room comes back.
+        /// Pieces lie inside the region and do not overlap. A fitting gap is found, and all room is freed in the end.
         #[test]
         fn no_byte_is_two_messages(
             cells in 1..40_u64,
@@ -104,8 +104,11 @@ mod tests {
                     room.give_back(begin);
                     continue;
                 }
-                let is_free = |begin: u64| taken.iter().all(|(other, length)| begin + wanted <= *other || other + length <= begin);
-                let has_gap = (0..cells).map(|cell| cell * ALIGNMENT).any(|begin| begin + wanted <= bytes && is_free(begin));
+                let is_free = |begin: u64| {
+                    taken.iter().all(|(other, length)| begin + wanted <= *other || other + length <= begin)
+                };
+                let mut begins = (0..cells).map(|cell| cell * ALIGNMENT);
+                let has_gap = begins.any(|begin| begin + wanted <= bytes && is_free(begin));
                 prop_assert_eq!(room.has_room(wanted), has_gap);
                 let found = room.take(wanted);
                 prop_assert_eq!(found.is_some(), has_gap);

@@ -1,9 +1,10 @@
-//! What all peripherals have alike: queues for what comes and what goes, and a processor that handles one message at a
+//! Common code of peripherals: queues for received and sent messages, and a processor that handles one message at a
 //! time.
 //!
-//! Cards write into each other's memory over the node's bus: the NIC headers, payload and status, the peripheral what
-//! it sends, into the outbound queue of its channel. The room of a message is free when it was handled, and the next is
-//! handled when all that the one before it sends is in the outbound queue, so that memory is bounded whatever comes.
+//! The cards write into each other's memory over the node's bus. The NIC writes headers, payload and status. The
+//! peripheral writes its messages into the outbound queue of its channel. A message's room is free after its handler.
+//! The next handler runs only when all messages of the previous one are in the outbound queue. So any input needs
+//! bounded memory.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -31,40 +32,41 @@ use crate::platform::profile::MachineCycles;
 use crate::platform::trace_tag::TraceTag;
 use crate::time::Time;
 
-/// Most frames of its Ethernet port that wait. A guest that floods it loses its own. Ours: a bound.
+/// Maximum frames that wait at its Ethernet port. (The attack: a guest floods the port, and loses its own frames.)
+/// Ours: a bound.
 const MAX_FRAMES: usize = 64;
 
-/// What handling a message costs, as [`crate::nic::Nic::work_done`] counts: allocations, a handler, an answer.
+/// Cost of handling a message, as [`crate::nic::Nic::work_done`] counts: allocations, a handler, an answer.
 /// Ours: how work is counted.
 const HANDLED_WORK: u64 = 40;
 
 /// Bytes that a handler copies, sums or looks up in a unit of work. Ours: how work is counted.
 const BYTES_IN_UNIT: u64 = 16;
 
-/// What waits for the processor.
+/// A message or frame that waits for the processor.
 #[derive(Debug)]
 enum Waiting {
     Message { arrival: Arrival, visible: Time, tag: Option<TraceTag> },
     Frame { frame: SharedFrame, at: Time },
 }
 
-/// What the processor is at.
+/// The processor's current job.
 #[derive(Debug)]
 struct Job {
     done: Time,
-    /// Memory that is free then.
+    /// Bytes of memory that the end of the job frees.
     bytes: u64,
     work: Work,
     tag: Option<TraceTag>,
 }
 
-/// What is due when a job is done.
+/// Results of a finished job.
 #[derive(Debug, Default)]
 pub(super) struct Done {
     pub(super) at: Time,
-    /// The message that was handled.
+    /// The handled message.
     pub(super) tag: Option<TraceTag>,
-    /// For the Ethernet port.
+    /// Frames for the Ethernet port.
     pub(super) frames: Vec<FrameBytes>,
 }
 
@@ -80,7 +82,7 @@ pub(super) struct PeripheralPort {
     processor: Machine,
     receive: MachineCycles,
     send: MachineCycles,
-    /// Bytes of memory that messages take, which have begun to come and were not handled.
+    /// Bytes of memory of messages that have begun to arrive and are not handled.
     taken: u64,
     waiting: VecDeque<Waiting>,
     frames: usize,
@@ -89,13 +91,13 @@ pub(super) struct PeripheralPort {
     /// Messages with payload in the outbound queue, by number, the oldest first.
     in_queue: VecDeque<(u64, u64)>,
     queue_bytes: u64,
-    /// Messages that it wanted to send and that no channel can carry.
+    /// Messages to send that are too long for the channel, name no node of the cluster, or were not delivered.
     pub(super) unsendable: u64,
-    /// Frames for which its Ethernet port had no room.
+    /// Frames that its full Ethernet port dropped.
     pub(super) dropped_frames: u64,
-    /// Messages that it handled.
+    /// Handled messages.
     pub(super) handled: u64,
-    /// What handling messages and frames has cost, as [`crate::nic::Nic::work_done`] counts.
+    /// Cost of all handled messages and frames, as [`crate::nic::Nic::work_done`] counts.
     pub(super) spent: u64,
 }
 
@@ -108,7 +110,7 @@ impl PeripheralPort {
             number,
             kind,
             card: (kind.build)(seat),
-            // It has no page: what the NIC has to tell, it writes to the card.
+            // The channel has no page: the NIC writes its status to the card.
             channel: Channel::new(RequesterPage::new(0), config.headers),
             node: config.node,
             processor: interface.machine(receive, kind.name),
@@ -145,11 +147,11 @@ impl PeripheralPort {
         self.interface.ledger_mut()
     }
 
-    /// What can be done with a message that begins with this fragment.
+    /// Whether the peripheral can take a message that begins with this fragment.
     pub(super) fn judge(&self, fragment: &Fragment) -> Verdict {
         let bytes = HEADER_BYTES + u64::from(fragment.bytes);
         match fragment.purpose {
-            // It lets nobody write where no handler looks.
+            // It exposes no memory: other nodes reach it only through handlers.
             Purpose::Memory { .. } => Verdict::Never(niclab_abi::receive::REFUSED_MEMORY),
             Purpose::Handler { .. } if bytes > self.kind.memory_bytes => Verdict::Never(REFUSED_NO_PAYLOAD),
             Purpose::Handler { .. } if self.taken + bytes > self.kind.memory_bytes => Verdict::Wait,
@@ -157,23 +159,23 @@ impl PeripheralPort {
         }
     }
 
-    /// A message of so much payload begins to come.
+    /// Reserves memory for the payload of a message that begins to arrive.
     pub(super) const fn take_room(&mut self, bytes: u32) {
         self.taken += HEADER_BYTES + bytes as u64;
     }
 
-    /// It will not become whole.
+    /// Frees the memory of a message that will not complete.
     pub(super) const fn give_room_back(&mut self, bytes: u32) {
         self.taken -= HEADER_BYTES + bytes as u64;
     }
 
-    /// A message is there, whole, for which room was taken.
+    /// A complete message has arrived, whose room was reserved.
     pub(super) fn deliver(&mut self, arrival: Arrival, visible: Time, tag: Option<TraceTag>) {
         self.waiting.push_back(Waiting::Message { arrival, visible, tag });
         self.start();
     }
 
-    /// A frame has come to its Ethernet port.
+    /// A frame has arrived at its Ethernet port.
     pub(super) fn on_frame(&mut self, at: Time, frame: &SharedFrame) {
         if self.frames == MAX_FRAMES {
             self.dropped_frames += 1;
@@ -184,7 +186,7 @@ impl PeripheralPort {
         self.start();
     }
 
-    /// The processor takes the next message, if it is free and all that the one before sends has left its hands.
+    /// Starts the next job if the processor is idle and all messages of the previous job are in the outbound queue.
     fn start(&mut self) {
         if self.job.is_some() || !self.send_queue.is_empty() {
             return;
@@ -213,12 +215,12 @@ impl PeripheralPort {
         self.job = Some(Job { done, bytes, work, tag });
     }
 
-    /// When it is through with what it is at.
+    /// When the current job ends.
     pub(super) fn due(&self) -> Option<Time> {
         self.job.as_ref().map(|job| job.done)
     }
 
-    /// It is through with what it was at by `now`, if it is: the room is free, and what it sends is due.
+    /// Ends the current job if it is done by `now`. Frees its memory and returns its results.
     pub(super) fn finish(&mut self, now: Time) -> Option<Done> {
         let Job { done, bytes, work, tag } = self.job.take_if(|job| job.done <= now)?;
         self.taken -= bytes;
@@ -226,14 +228,14 @@ impl PeripheralPort {
         Some(Done { at: done, tag, frames: work.frames })
     }
 
-    /// Whether the first of what it wants to send has room in the outbound queue.
+    /// Whether a message with `bytes` of payload has room in the outbound queue.
     fn has_room(&self, bytes: u64, config: &Config) -> bool {
         let room = bytes == 0 || self.queue_bytes + bytes <= config.payload_bytes;
         self.channel.has_room() && room
     }
 
-    /// Pushes what it wants to send, as far as there is room, over the bus that the NIC has on loan. `messages` numbers
-    /// the messages of this node. True when any was pushed.
+    /// Pushes messages while the outbound queue has room, over the bus that the NIC holds. `messages` numbers the
+    /// messages of this node. Returns whether it pushed any.
     pub(super) fn push(&mut self, config: &Config, messages: &mut u64, bus: &mut HostInterface) -> bool {
         let mut any = false;
         while let Some((sending, ready)) = self.send_queue.pop_front() {
@@ -286,7 +288,7 @@ impl PeripheralPort {
         }
     }
 
-    /// Messages have left the outbound queue: the room of their payload is free.
+    /// Frees the payload room of messages that have left the outbound queue.
     pub(super) fn on_left(&mut self) {
         let left = self.channel.left();
         while let Some((_, bytes)) = self.in_queue.front().filter(|(number, _)| *number < left) {
@@ -296,7 +298,7 @@ impl PeripheralPort {
     }
 }
 
-/// Acts as one master on the bus that another has on loan.
+/// Acts as one bus master on the bus that another master holds.
 fn on_bus<R>(
     master: &mut HostInterface,
     other: &mut HostInterface,

@@ -1,33 +1,33 @@
-//! Whose turn it is on the wire: round robin over the channels, each for as many frames in a row as its weight says.
-//! The processor finds the next one by looking at channel after channel, round and round while it has nothing else to
-//! do (section 6.1, figure 6).
+//! Which channel sends next: round robin over the channels. The weight of a channel is its number of consecutive
+//! frames. The processor polls one channel after the other, in a loop while it has no other task (section 6.1, figure
+//! 6).
 
 use crate::time::{Span, Time};
 
-/// Where the processor looks.
+/// The processor's polling position.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Schedule {
     channels: usize,
-    /// What it takes to look at one channel.
+    /// Time to poll one channel.
     look: Span,
-    /// The channel that was served last.
+    /// The channel that sent last.
     last: usize,
-    /// Frames that it may still send in a row.
+    /// Consecutive frames that it may still send.
     left: u32,
 }
 
-/// A channel that was found.
+/// A ready channel that the processor found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) channel: usize,
-    /// Channels that were looked at for it.
+    /// Channels that the processor polled to find it.
     pub(super) looked_at: u32,
 }
 
 impl Schedule {
-    /// Of so many channels.
+    /// A schedule of `channels` channels.
     pub(super) const fn new(channels: usize, look: Span) -> Self {
-        // The first channel comes first.
+        // The search begins with channel 0.
         Self { channels, look, last: channels.saturating_sub(1), left: 0 }
     }
 
@@ -36,13 +36,13 @@ impl Schedule {
         *self = Self::new(self.channels, self.look);
     }
 
-    /// What it takes to look at so many channels.
+    /// Time to poll this number of channels.
     pub(super) const fn span(&self, looked_at: u32) -> Span {
         self.look.times(looked_at as u64)
     }
 
-    /// Finds a channel that has something to send since `ready`. The processor has been looking since `idle_since`.
-    /// `weight` says how many frames in a row a channel has.
+    /// Finds the next channel with data to send, which `ready` returns with its time. The processor has polled since
+    /// `idle_since`. `weight` returns the consecutive frames of a channel.
     pub(super) fn find(
         &mut self,
         idle_since: Time,
@@ -56,7 +56,7 @@ impl Schedule {
         let (distance, since) = (1..=self.channels)
             .find_map(|distance| Some((distance, ready((self.last + distance) % self.channels)?)))?;
         let channel = (self.last + distance) % self.channels;
-        // While there was nothing it went round; where it is by now follows from how long that was.
+        // The idle processor polled in a loop. The idle time determines its present position.
         let idle = since.max(idle_since).since(idle_since).as_ps();
         let rounds = idle.checked_div(self.look.as_ps()).unwrap_or(0) % self.channels as u64;
         let ahead = (distance + self.channels - 1 - rounds as usize) % self.channels;
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_channel_that_becomes_ready_waits_until_the_processor_comes_by() {
+    fn ready_channel_waits_until_the_processor_polls_it() {
         let found = |channels, ready_at| {
             let mut schedule = Schedule::new(channels, LOOK);
             let ready = |channel| (channel == 0).then_some(at(ready_at));

@@ -1,21 +1,22 @@
 //! Frames of a GRIM card: field offsets, checked view, valid representation.
 //!
-//! Behind the Ethernet header, most significant byte first:
+//! After the Ethernet header, most significant byte first:
 //!
 //! ```text
 //! word 0            protocol 8 | kind 4, flags 4 | channel 8 | reason 8 | destination node 16 | source node 16
 //! word 1            sequence 32 | owner 8 | failures 24
-//! of a message      the 28 bytes of its header (section 5.1): channel 32 | node 16 | endpoint 16 | handler 32 | four integers of 32;
-//!                   of a memory message handler and integers are region 32 | place 64 | zero 64
-//!                   then offset 32 | bytes 32 of its payload: where this fragment begins, and how many there are in all; zero 32
+//! of a message      the 28 bytes of its header (section 5.1):
+//!                   channel 32 | node 16 | endpoint 16 | handler 32 | four integers of 32
+//!                   a memory message has instead of handler and integers: region 32 | offset 64 | zero 64
+//!                   then fragment offset 32 | total payload bytes 32 | zero 32
 //! then              payload
 //! last four bytes   CRC-32 of all of these
 //! ```
 //!
-//! Of a message, a void and a report the sequence is the frame's own number, on its channel to this node. Of an
-//! acknowledgement or a refusal it is the number of the first frame that has not been taken. These two and a report
-//! tell of failures: how many messages of an owner of the receiver's channel could not be delivered, and why the last
-//! of them could not. A report goes where no acknowledgement may follow any more.
+//! In a message, a void and a report the sequence is the frame's number on its channel to this node. In an
+//! acknowledgement and a refusal it is the number of the first frame that the sender has not accepted.
+//! Acknowledgements, refusals and reports contain failures: how many messages of an owner of the receiver's channel
+//! failed, and why the last of them failed. A card sends a report if no later acknowledgement may follow.
 //!
 //! Constants: ours, the format; what it carries is the paper's section 5.1.
 
@@ -26,62 +27,62 @@ use crate::fabric::ethernet::{self, ETHER_TYPE_CLUSTER, mac_of_node};
 use crate::nic::FrameBytes;
 use crate::parts::sequence::Sequence;
 
-/// First byte behind the Ethernet header of every frame of this model.
+/// First byte after the Ethernet header of every frame of this model.
 pub const PROTOCOL: u8 = 10;
 
 const CHECK_BYTES: usize = 4;
 /// Bytes of a frame's first two words.
 const LINK_BYTES: usize = 16;
-/// Bytes of a message's own head.
+/// Bytes of a message's header.
 const MESSAGE_BYTES: usize = 40;
 /// Bytes of a frame before the payload of its message.
 pub const HEAD_BYTES: usize = ethernet::HEADER_BYTES + LINK_BYTES + MESSAGE_BYTES;
-/// Bytes behind the Ethernet header that are not payload.
+/// Bytes after the Ethernet header that are not payload.
 pub const OVERHEAD_BYTES: usize = LINK_BYTES + MESSAGE_BYTES + CHECK_BYTES;
 
-/// Its receiver shall acknowledge at once.
+/// The receiver must acknowledge at once.
 const FLAG_ASKS: u8 = 1 << 0;
 /// The message interrupts its receiver.
 const FLAG_INTERRUPT: u8 = 1 << 1;
 
-/// Why a frame is none of this card's.
+/// Why the card rejects a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum WireError {
-    /// It is not as long as its kind.
-    #[error("a frame of {bytes} bytes is not as long as its kind")]
+    /// The length is wrong for the frame's kind.
+    #[error("a frame of {bytes} bytes has the wrong length for its kind")]
     Length {
         /// Bytes of the frame.
         bytes: usize,
     },
     /// The check sequence is wrong.
-    #[error("the check sequence does not fit the frame")]
+    #[error("the check sequence is wrong for the frame's contents")]
     Check,
-    /// A field holds what it cannot.
-    #[error("a field holds what it cannot")]
+    /// The value of a field is out of range.
+    #[error("the value of a field is out of range")]
     BadField,
     /// Another model's frame.
-    #[error("the frame is of another model's protocol")]
+    #[error("the frame belongs to another model's protocol")]
     Foreign,
-    /// The Ethernet header is not the one of these nodes.
-    #[error("the Ethernet header does not belong to the nodes in the frame")]
+    /// The addresses in the Ethernet header differ from the nodes in the frame.
+    #[error("the Ethernet addresses do not match the nodes in the frame")]
     Addresses,
 }
 
-/// What a message is for.
+/// Purpose of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// A handler, with its integers.
+    /// Calls a handler.
     Handler {
-        /// Its number.
+        /// Number of the handler.
         handler: u32,
-        /// The integers.
+        /// Integer arguments.
         arguments: [u32; 4],
     },
-    /// A place in a region.
+    /// Writes into a region.
     Memory {
         /// Name of the region.
         region: u32,
-        /// Where the message's first byte goes.
+        /// Offset of the message's first byte in the region.
         place: u64,
     },
 }
@@ -91,41 +92,41 @@ pub enum Purpose {
 pub struct Fragment {
     /// The target endpoint.
     pub endpoint: u16,
-    /// What it is for.
+    /// Purpose of the message.
     pub purpose: Purpose,
     /// Whether it interrupts its receiver.
     pub interrupt: bool,
-    /// Where in the message's payload this frame's begins.
+    /// Offset of the frame's payload in that of the message.
     pub offset: u32,
     /// Bytes of the message's payload.
     pub bytes: u32,
-    /// The channel's owner, by a number that another owner does not have soon.
+    /// Number of the channel's owner. Numbers repeat only after many owners.
     pub owner: u8,
 }
 
-/// Messages that could not be delivered.
+/// Messages that a receiver could not deliver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Failures {
-    /// Of which owner of their channel: the latest from which anything came.
+    /// The channel's owner that sent them: the latest owner from which a frame arrived.
     pub owner: u8,
-    /// How many, from the first on.
+    /// Number of failed messages since the owner's first message.
     pub count: Sequence<24>,
-    /// Why the last of them could not: a `REFUSED_` of [`niclab_abi::receive`].
+    /// Reason of the last failure: a `REFUSED_` of [`niclab_abi::receive`].
     pub reason: u8,
 }
 
-/// What a frame is.
+/// Kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Part of a message, with the payload of the frame.
     Message(Fragment),
-    /// The place of a frame whose message was given up: what came of the message is dropped.
+    /// Takes the number of a frame of an abandoned message. The receiver drops the message's earlier frames.
     Void,
-    /// All frames before this number have been taken.
+    /// The sender has accepted all frames before this number.
     Acknowledgement(Failures),
-    /// The same, and for the next there was no room.
+    /// As an acknowledgement; in addition the next frame found no room.
     Refusal(Failures),
-    /// Messages that had been taken could not be delivered later.
+    /// Reports messages that were accepted and failed later.
     Report(Failures),
 }
 
@@ -141,7 +142,7 @@ impl Kind {
         }
     }
 
-    /// What stands in the fields of owner, failures and reason.
+    /// Contents of the fields owner, failures and reason.
     const fn failures(&self) -> Failures {
         match *self {
             Self::Message(Fragment { owner, .. }) => Failures { owner, count: Sequence::ZERO, reason: 0 },
@@ -158,13 +159,13 @@ pub struct Header {
     pub source: u16,
     /// The receiving node.
     pub destination: u16,
-    /// The channel: of a message or what takes its place the sender's, of an answer or a report the receiver's.
+    /// The sender's channel in a message or void; the receiver's channel in an acknowledgement, refusal or report.
     pub channel: u8,
     /// What it is.
     pub kind: Kind,
-    /// Whether it wants to be acknowledged at once.
+    /// Whether the receiver must acknowledge at once.
     pub asks: bool,
-    /// Number of the frame, or of the first that has not been taken.
+    /// Number of the frame, or of the first frame that was not accepted.
     pub sequence: u32,
 }
 
@@ -211,7 +212,7 @@ impl Header {
         frame
     }
 
-    /// Checks a frame and reads its head. Behind it, up to the check sequence, is payload.
+    /// Checks a frame and reads its header. The payload follows, up to the check sequence.
     ///
     /// # Errors
     /// [`WireError`].
@@ -261,7 +262,7 @@ impl Header {
         Ok((header, payload))
     }
 
-    /// Checks fields against one another.
+    /// Checks that the fields are consistent.
     fn check(&self, protocol: u8, flags: u8, payload: usize) -> Result<(), WireError> {
         let known = match self.kind {
             Kind::Message(_) => FLAG_ASKS | FLAG_INTERRUPT,
@@ -273,7 +274,7 @@ impl Header {
                 let end = u64::from(fragment.offset) + payload as u64;
                 let is_memory = matches!(fragment.purpose, Purpose::Memory { .. });
                 let is_empty = fragment.bytes == 0;
-                // A card that lies about its messages' length would have room kept for what no message has.
+                // (The attack: a card that lies about a message's length makes the receiver reserve unused room.)
                 end <= fragment.bytes.into()
                     && u64::from(fragment.bytes) <= CHANNEL_MAX_BULK_BYTES
                     && (payload > 0) != is_empty
@@ -315,7 +316,7 @@ fn fragment(
     Ok(Fragment { endpoint: target as u16, purpose, interrupt, offset, bytes, owner: 0 })
 }
 
-/// Puts the check sequence behind a frame that is whole otherwise.
+/// Appends the check sequence to an otherwise complete frame.
 pub fn seal(frame: &mut FrameBytes) {
     let check = crc32fast::hash(frame.get(ethernet::HEADER_BYTES..).unwrap_or_default());
     frame.extend_from_slice(&check.to_be_bytes());
@@ -400,7 +401,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_under_a_right_check_sequence_are_parsed_without_panic(bytes: Vec<u8>) {
+        fn random_bytes_with_valid_checksum_parse_without_panic(bytes: Vec<u8>) {
             let mut frame = FrameBytes::from_slice(&[0; ethernet::HEADER_BYTES]);
             frame.extend_from_slice(&bytes);
             seal(&mut frame);

@@ -1,16 +1,16 @@
-//! What a reduction makes of values: the unit's arithmetic. Of the same values in the same order every card makes the
-//! same bits, whatever machine it runs on.
+//! Arithmetic of reductions in the collectives unit. From the same values in the same order every card computes the
+//! same bits, on every machine.
 
 use niclab_abi::posts::{
     POST_DOUBLE, POST_MAX, POST_MIN, POST_SIGNED_32, POST_SIGNED_64, POST_SUM, POST_UNSIGNED_32,
     POST_UNSIGNED_64,
 };
 
-/// The quiet NaN without sign and payload: which of several a sum keeps is for a processor to say, and must not be.
-/// IEEE 754: the quiet one.
+/// The quiet NaN without sign and payload, as the result of any NaN. Which of several NaNs a sum keeps depends on the
+/// processor, and the result must not. IEEE 754: the quiet NaN.
 const NO_NUMBER: f64 = f64::from_bits(0x7ff8_0000_0000_0000);
 
-/// What is made of two values.
+/// Operation on two values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Operator {
     Sum,
@@ -18,7 +18,7 @@ enum Operator {
     Max,
 }
 
-/// What a value is.
+/// Type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Element {
     Signed32,
@@ -78,7 +78,7 @@ impl Task {
         if code == 0 { Some(Self::BARRIER) } else { Self::reduction(code as u32 >> 4, code as u32 & 0xf) }
     }
 
-    /// Whether it can be about so many bytes.
+    /// Whether the operation accepts this number of bytes.
     pub(super) const fn takes(self, bytes: u64) -> bool {
         match self.0 {
             None => bytes == 0,
@@ -87,7 +87,7 @@ impl Task {
         }
     }
 
-    /// Puts in the place of `values` what it makes of them and `others`, one by one.
+    /// Replaces each value in `values` by the result of the operation on it and the value in `others`.
     pub(super) fn combine(self, values: &mut [u8], others: &[u8]) {
         let Some((operator, element)) = self.0 else { return };
         match element {

@@ -1,5 +1,5 @@
-//! Which packets of one source have arrived: the last before which none is missing, and a mask of those behind it. That
-//! is what a header acknowledges (section 3).
+//! Packets of one source that have arrived: the last one up to which none is missing, and a mask of later ones. A
+//! header acknowledges both (section 3).
 
 use crate::parts::sequence::Sequence;
 

@@ -1,4 +1,4 @@
-//! From an assembly to a circuit: a component of each kind, with its values and its machine.
+//! Builds a circuit of an assembly: its components, with their values and machines.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -35,7 +35,7 @@ pub(super) struct Assembled {
     pub(super) host_send: usize,
     pub(super) host_receive: usize,
     pub(super) wire_in: usize,
-    /// By which the assembly is known, whatever the epoch.
+    /// Identifies the assembly in all epochs.
     pub(super) id: u16,
 }
 
@@ -67,7 +67,7 @@ const MACHINES: [(Kind, &str); 15] = [
     (Kind::SplitPacket, "split_packet"),
 ];
 
-/// Makes a circuit of an assembly. Its frames are understood by cards of the same epoch.
+/// Builds the circuit of an assembly. Only cards of the same epoch accept its frames.
 pub(super) fn assemble(assembly: &Checked, site: &Site<'_>, epoch: u16) -> Assembled {
     let dialect = dialect(assembly, epoch);
     let parts = assembly.components();
@@ -103,7 +103,7 @@ pub(super) fn assemble(assembly: &Checked, site: &Site<'_>, epoch: u16) -> Assem
     }
 }
 
-/// Whether anything says what `xmit` acknowledges.
+/// Whether a component tells `xmit` what to acknowledge.
 fn has_acks(assembly: &Checked) -> bool {
     let is_xmit = |component: usize| assembly.components().get(component).map(Part::kind) == Some(Kind::Xmit);
     assembly.connections().iter().any(|connection| {

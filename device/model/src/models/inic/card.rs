@@ -1,4 +1,4 @@
-//! What components share of the card: host, port, memory. The sends and receives that programs posted are here.
+//! State of the card that components share: host, port, memory, and the sends and receives that programs have posted.
 
 use alloc::collections::{BTreeMap, VecDeque};
 
@@ -27,9 +27,9 @@ use crate::parts::regions::Regions;
 use crate::platform::trace_tag::TraceTag;
 use crate::time::Time;
 
-/// The number of the one port: the header names nodes and no ports.
+/// Number of the only port: the header contains nodes, but no ports.
 pub(super) const PORT: usize = 0;
-/// Bits of an event's status word that say what came. That it came, the number says.
+/// Bits of an event's status word for the event's type. The number in it shows that the event is valid.
 const STATUS_BITS: u64 = (1 << SLICE_NUMBER_SHIFT) - 1;
 
 /// The open port.
@@ -47,7 +47,7 @@ impl Port {
     }
 }
 
-/// A message that is not over.
+/// A message in flight.
 #[derive(Debug)]
 struct UnderWay {
     send: Send,
@@ -56,10 +56,11 @@ struct UnderWay {
     number: u32,
     /// Packets cut off.
     packets: u32,
-    /// Packets cut off that are not over: sent, or acknowledged where that is waited for.
+    /// Packets cut that are not finished. A packet is finished when sent, or when acknowledged if the assembly does
+    /// that.
     open_packets: u32,
     is_cut: bool,
-    /// Of the event that the card has its data; none once it was told.
+    /// Promised slot of the event that the card has the data; none after that event.
     promise: Option<Promise>,
     message: TraceTag,
 }
@@ -73,12 +74,12 @@ pub(super) struct Room {
     promise: Promise,
 }
 
-/// What a card has heard of another.
+/// News of another card.
 #[derive(Debug)]
 pub(super) enum News {
-    /// It says something.
+    /// A message of that card.
     Message { at: Time, source: u16, message: FrameBytes },
-    /// It does not answer.
+    /// That card does not answer.
     Unreachable { at: Time, node: u16 },
 }
 
@@ -95,12 +96,12 @@ pub(super) struct Cut {
 pub(super) struct Received {
     pub(super) source: u16,
     pub(super) number: u32,
-    /// Bytes that came, whether there was room for them or not.
+    /// Bytes received, with or without room.
     pub(super) bytes: u64,
     /// `POST_OK` or `POST_INCOMPLETE`.
     pub(super) result: u32,
     pub(super) message: Option<TraceTag>,
-    /// A component wants the host interrupted.
+    /// A component requests an interrupt of the host.
     pub(super) interrupts: bool,
 }
 
@@ -109,12 +110,12 @@ pub(super) struct Received {
 pub(super) struct Waiting(PerNode<usize>);
 
 impl Waiting {
-    /// Bytes of a node's.
+    /// Bytes of a node's packets.
     pub(super) fn of(&self, node: u16) -> usize {
         self.0.get(node).copied().unwrap_or(0)
     }
 
-    /// Bytes of all.
+    /// Bytes of all nodes' packets.
     fn bytes(&self) -> usize {
         self.0.iter().map(|(_, bytes)| bytes).sum()
     }
@@ -132,7 +133,7 @@ impl Waiting {
     }
 }
 
-/// What is to end before another assembly comes. It gets less until nothing is left.
+/// Work that must end before the card loads another assembly. It only decreases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Left {
     messages: usize,
@@ -146,7 +147,7 @@ pub(super) struct Card {
     pub(super) effects: Effects,
     pub(super) port: Option<Port>,
     pub(super) regions: [Regions; 1],
-    /// Crossings of the card's own bus of each packet that is sent, and of each that comes.
+    /// Crossings of the card's internal bus for each sent packet, and for each received packet.
     pub(super) crossings: [u32; 2],
     sends: BTreeMap<u64, UnderWay>,
     /// Messages of the card's own that are not over, with the nodes they are for. Those of its host's groups to their
@@ -158,11 +159,11 @@ pub(super) struct Card {
     /// Number of the last message to each node.
     numbers: PerNode<u32>,
     rooms: VecDeque<Room>,
-    /// Messages that failed, of which the program was not told.
+    /// Failed messages that are not yet reported to the program.
     failures: VecDeque<(u32, PostEvent)>,
-    /// Packets that are not acknowledged.
+    /// Unacknowledged packets.
     pub(super) kept: SendMemory,
-    /// Packets that came and wait for room in the host's memory, or for one before them.
+    /// Received packets that wait for room in the host's memory, or for an earlier packet.
     pub(super) waiting: Waiting,
 }
 
@@ -186,10 +187,9 @@ impl Card {
         }
     }
 
-    /// Whether a command can be taken: its event has room. That is the one thing it waits for. Were it to wait for
-    /// other nodes, room that is posted behind it would wait as well, and two nodes could stop each other for ever. So
-    /// of commands that hold a place there are as many as the queue has, and of messages whose data the card has as
-    /// many as the outstanding limit lets be.
+    /// Whether the card can take a command: only if the queue has a slot for its event. A command never waits for other
+    /// nodes. Otherwise room that is posted after it would wait, too, and two nodes could deadlock. So the queue's
+    /// slots bound the commands that hold one. The outstanding limit bounds the messages whose data the card has.
     pub(super) fn accepts_command(&self) -> bool {
         self.port.as_ref().is_some_and(|port| port.queue.has_room(1))
     }
@@ -313,12 +313,12 @@ impl Card {
         self.rooms.pop_front()
     }
 
-    /// Room that nobody needs: its port is gone.
+    /// Drops room of a port that has closed.
     pub(super) fn drop_room(room: Room) {
         room.promise.void();
     }
 
-    /// The next packet of a message, with at most so many bytes of its data; none where the message is over.
+    /// The next packet of a message, with at most `most` bytes of its data; none if the message has ended.
     pub(super) fn cut(&mut self, send: u64, most: u64, is_placed: bool) -> Option<Cut> {
         if let Some((_, message)) = self.own.get(&send) {
             return Some(Cut { payload: Payload::Own(message.clone()), is_last: true, message: None });
@@ -373,8 +373,8 @@ impl Card {
         }
     }
 
-    /// A message failed. That its memory is free again is told first, where that was due; that it failed waits for a
-    /// place.
+    /// A message has failed. If the event that its memory is free is due, the card reports that first. The event of the
+    /// failure waits for a slot.
     pub(super) fn fail(&mut self, at: Time, send: u64, result: u32) {
         if let Some((node, _)) = self.own.remove(&send) {
             self.news.push_back(News::Unreachable { at, node });
@@ -392,7 +392,7 @@ impl Card {
         self.tell_failures(at);
     }
 
-    /// Tells of messages that failed, as far as there are places. As many wait as there were messages under way.
+    /// Reports failed messages while the queue has slots. At most as many reports wait as messages were in flight.
     pub(super) fn tell_failures(&mut self, at: Time) {
         let Some(port) = self.port.as_mut() else { return };
         while port.queue.has_room(1)
@@ -403,7 +403,7 @@ impl Card {
         }
     }
 
-    /// Whether a message is under way that has a name before this one.
+    /// Whether a message with a smaller name is in flight.
     pub(super) fn has_sends_before(&self, name: u64) -> bool {
         self.sends.range(..name).next().is_some() || self.own.range(..name).next().is_some()
     }
@@ -424,8 +424,8 @@ impl Card {
         }
     }
 
-    /// Another assembly comes: the memory of all packets is free, and messages are counted anew, those that wait for it
-    /// first.
+    /// The card loads another assembly: frees the memory of all packets, and numbers messages again. Messages that wait
+    /// for the assembly get the first numbers.
     pub(super) fn begin_anew(&mut self) {
         self.kept = SendMemory::default();
         self.waiting = Waiting::default();

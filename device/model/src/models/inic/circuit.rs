@@ -1,10 +1,10 @@
-//! Components joined by FIFOs: what an assembly is on the card.
+//! Components joined by FIFOs: an assembly on the card.
 //!
 //! A component takes tokens from its inputs, works on them for as long as the platform's profile says, and puts tokens
-//! into its outputs. Each FIFO holds so many tokens; a component whose output is full waits until one is taken.
-//! Everything that an input sets off is carried through at once, as far as the FIFOs let it: a token that is taken at a
-//! later instant of model time keeps its place until then. When the circuit rests, only what waits for data of the
-//! host, for a place or for a deadline is left.
+//! into its outputs. Each FIFO has a fixed depth. A component whose output is full waits until a token is taken. The
+//! circuit processes all consequences of an input at once, as far as the FIFOs allow. A token that is taken at a later
+//! instant of model time occupies its slot until then. In an idle circuit all remaining work waits for host data, for a
+//! slot, or for a deadline.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -19,9 +19,9 @@ use crate::nic::FrameBytes;
 use crate::parts::host_interface::Machine;
 use crate::time::Time;
 
-/// Steps of components that one input sets off at most; the rest follows at the same instant of model time. Packets of
-/// four bytes of a long message, of which a window waited, take millions of steps, and a guest chooses both. Ours: a
-/// bound, some hundred microseconds of the shell's time.
+/// Maximum steps of components for one input. The rest follows at the same instant of model time. A window of four-byte
+/// packets of a long message takes millions of steps. (The attack: a guest chooses both lengths.) Ours: a bound, some
+/// hundred microseconds of the shell's time.
 const MAX_STEPS: u32 = 1_024;
 
 /// What a step costs, as [`crate::nic::Nic::work_done`] counts. Ours: how work is counted.
@@ -32,10 +32,10 @@ const _: () = assert!(MAX_COMPONENTS <= u64::BITS as usize);
 
 /// A component: one function of a protocol (section 4).
 pub(super) trait Component: Send {
-    /// Takes what is next at its inputs. Returns whether it did anything.
+    /// Takes the next token at its inputs. Returns whether the component did anything.
     fn step(&mut self, io: &mut Io<'_>) -> bool;
 
-    /// Whether it ever has a deadline.
+    /// Whether the component can have deadlines.
     fn is_timed(&self) -> bool {
         false
     }
@@ -45,28 +45,28 @@ pub(super) trait Component: Send {
         false
     }
 
-    /// The answer to a read. Returns whether it was this component's.
+    /// Accepts the data of a read. Returns whether the read belongs to this component.
     fn on_data(&mut self, io: &mut Io<'_>, token: u64, bytes: &mut FrameBytes, is_whole: bool) -> bool {
         let _ = (io, token, bytes, is_whole);
         false
     }
 
-    /// When it has something to do though nothing comes.
+    /// The component's next deadline.
     fn deadline(&self) -> Option<Time> {
         None
     }
 
-    /// The host's port is closed: what is for its program, or from it and not on its way, is not kept.
+    /// The host's port is closed: drops data for its program, and data from it that is not yet sent.
     fn on_close(&mut self, io: &mut Io<'_>) {
         let _ = io;
     }
 
-    /// Another assembly comes: whatever is left here ends.
+    /// The card loads another assembly: ends all remaining work here.
     fn on_hand_over(&mut self, io: &mut Io<'_>) {
         let _ = io;
     }
 
-    /// Whether it has nothing in hand, of its own or of others.
+    /// Whether the component has no pending work, of its own or of others.
     fn is_idle(&self) -> bool {
         true
     }
@@ -83,13 +83,13 @@ pub(super) trait Component: Send {
 struct Fifo {
     depth: usize,
     tokens: VecDeque<(Time, Token)>,
-    /// When each of the last tokens was taken, as many as the FIFO is deep.
+    /// Times at which the last tokens were taken, at most as many as the FIFO's depth.
     taken: VecDeque<Time>,
-    /// How many of these, at the end, rise.
+    /// Length of the rising run at the end of these times.
     rising: usize,
-    /// The latest of all at which a token was taken.
+    /// The latest time at which any token was taken.
     latest: Time,
-    /// Its source waits for a place.
+    /// The source component waits for a free slot.
     is_awaited: bool,
     from: usize,
     to: usize,
@@ -109,7 +109,7 @@ impl Fifo {
         }
     }
 
-    /// Whether it is full at `now`: of tokens that are not taken, and of those that are taken later.
+    /// Whether the FIFO is full at `now`, of tokens that are not taken and tokens that are taken later.
     #[inline]
     fn is_full(&self, now: Time) -> bool {
         if self.tokens.len() < self.depth && self.latest <= now {
@@ -130,7 +130,7 @@ impl Fifo {
         self.taken.iter().filter(|taken| **taken > now).count() >= free
     }
 
-    /// The first instant after `now` at which a place comes free, where that is known.
+    /// The first instant after `now` at which a slot becomes free, if known.
     fn free_after(&self, now: Time) -> Option<Time> {
         self.taken.iter().copied().filter(|taken| *taken > now).min()
     }
@@ -324,7 +324,7 @@ impl Circuit {
         Self { components: boxes, wiring, fifos, ready: 0, place_at: None, resume_at: None, timed, readers }
     }
 
-    /// Lets one component do something, and then all that follows from it.
+    /// Runs a function on one component, and then all consequences.
     fn act<R>(
         &mut self,
         index: usize,
@@ -347,13 +347,13 @@ impl Circuit {
         self.settle(now, card);
     }
 
-    /// Lets a component look again at what it waits for.
+    /// Lets a component re-check the condition that it waits for.
     pub(super) fn wake(&mut self, index: usize, now: Time, card: &mut Card) {
         self.ready |= 1_u64.checked_shl(index as u32).unwrap_or(0);
         self.settle(now, card);
     }
 
-    /// Lets all components look at their deadlines.
+    /// Lets all components check their deadlines.
     pub(super) fn on_timeout(&mut self, now: Time, card: &mut Card) {
         for index in &self.timed {
             let deadline = self.components.get(*index).and_then(|component| component.deadline());
@@ -398,19 +398,19 @@ impl Circuit {
         self.settle(now, card);
     }
 
-    /// Another assembly comes.
+    /// The card loads another assembly.
     pub(super) fn on_hand_over(&mut self, now: Time, card: &mut Card) {
         for index in 0..self.components.len() {
             self.act(index, now, card, |component, io| component.on_hand_over(io));
         }
     }
 
-    /// Whether nothing is in it.
+    /// Whether the circuit contains no token.
     pub(super) fn is_idle(&self) -> bool {
         self.fifos.iter().all(|fifo| fifo.tokens.is_empty()) && self.components.iter().all(|it| it.is_idle())
     }
 
-    /// Changes a parameter of all components that have it. Returns whether any has.
+    /// Changes a parameter of all components that have it. Returns whether any component has it.
     pub(super) fn set(&mut self, parameter: &str, value: u64) -> bool {
         self.components.iter_mut().map(|component| component.set(parameter, value)).filter(|has| *has).count()
             > 0
@@ -427,7 +427,7 @@ impl Circuit {
         timed.chain(self.work_at()).min()
     }
 
-    /// Carries everything through, [`MAX_STEPS`] steps at most. What is left to do then is work in hand, due at the
+    /// Runs components until the circuit is idle, for at most [`MAX_STEPS`] steps. The rest is pending work, due at the
     /// same instant.
     fn settle(&mut self, now: Time, card: &mut Card) {
         let mut steps = 0;

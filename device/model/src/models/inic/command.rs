@@ -1,4 +1,4 @@
-//! Commands: decoded once, and checked as far as they can be without knowing the port ([`niclab_abi::posts`]).
+//! Commands of programs: decoded once, with all checks that do not depend on the port ([`niclab_abi::posts`]).
 
 use niclab_abi::posts::{
     BarrierCommand, MulticastCommand, POST_BAD_COMMAND, POST_BAD_VALUE, POST_BARRIER, POST_INTERRUPT,

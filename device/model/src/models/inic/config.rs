@@ -10,10 +10,10 @@ use crate::models::inic::settings::{format, packet_bytes, place_bytes};
 use crate::models::inic::wire::{CHECK_BYTES, head_bytes, nodes_of};
 use crate::platform::profile::Profile;
 
-/// A card that there cannot be.
+/// Why a card cannot be built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ConfigError {
-    /// It stands on no node of the cluster.
+    /// The node number is not in the cluster.
     #[error("node {node} is not one of the cluster's {nodes} nodes, which are numbered from 0")]
     Node {
         /// This node.
@@ -23,24 +23,26 @@ pub enum ConfigError {
     },
     /// The header cannot name all nodes.
     #[error(
-        "the cluster has {nodes} nodes, and the header of this assembly names {most}: use the format `seq8_node12`, or fewer nodes"
+        "the cluster has {nodes} nodes, but the header of this assembly can name only {most}: \
+         use the format `seq8_node12`, or fewer nodes"
     )]
     Nodes {
         /// Nodes of the cluster.
         nodes: u32,
-        /// Nodes that a header names.
+        /// Maximum nodes that the header can name.
         most: u32,
     },
-    /// A packet is longer than a frame may be.
+    /// A packet does not fit into a frame.
     #[error(
-        "packets of {bytes} bytes need frames of {needed}, and the cluster's links carry {mtu_bytes}: set packet_bytes to {most} or less, or raise mtu_bytes"
+        "packets of {bytes} bytes need frames of {needed} bytes, but the cluster's links carry {mtu_bytes}: \
+         set packet_bytes to {most} or less, or mtu_bytes to {needed} or more"
     )]
     Packet {
         /// Bytes of a packet's data.
         bytes: u32,
-        /// Bytes of its frame behind the Ethernet header.
+        /// Bytes of its frame after the Ethernet header.
         needed: u32,
-        /// Bytes that a frame may have there.
+        /// Maximum bytes of a frame after the Ethernet header.
         mtu_bytes: u32,
         /// The longest packet that fits.
         most: u32,
@@ -54,31 +56,31 @@ pub struct Config {
     pub node: u16,
     /// Nodes of the cluster.
     pub nodes: u32,
-    /// Most bytes behind the Ethernet header of a frame.
+    /// Maximum bytes of a frame after the Ethernet header.
     pub mtu_bytes: u32,
-    /// What it is programmed with.
+    /// The assembly that the card starts with.
     pub assembly: Checked,
     /// The longest message, in bytes.
     pub max_message_bytes: u64,
-    /// How often each packet that is sent crosses the card's own bus, and each that comes. The paper says four times,
-    /// and that this limits transfers in both directions at once (section 5.3).
+    /// How often each sent packet, and each received packet, crosses the card's internal bus. Section 5.3: four times,
+    /// which limits simultaneous transfers in both directions.
     pub crossings: [u32; 2],
-    /// Number of the first packet, and of the first message less one, from each node to each other: for tests of
-    /// numbers that wrap.
+    /// Number of the first packet from each node to each other, and one less than that of the first message. Tests set
+    /// it to make numbers wrap.
     pub first_number: u32,
-    /// Most regions of a port, and their extents.
+    /// Maximum regions of a port.
     pub regions_per_port: u32,
-    /// Most extents of all regions of a port.
+    /// Maximum extents of all regions of a port.
     pub extents_per_port: u32,
     /// Prices.
     pub profile: Arc<Profile>,
 }
 
 impl Config {
-    /// Checks that there can be such a card.
+    /// Checks that a card with these parameters can be built.
     ///
     /// # Errors
-    /// Names the first parameter that cannot be.
+    /// [`ConfigError`] names the first invalid parameter.
     pub fn check(&self) -> Result<(), ConfigError> {
         let Self { node, nodes, .. } = *self;
         if u32::from(node) >= nodes {
@@ -90,7 +92,7 @@ impl Config {
     /// Checks that this assembly can run on the card.
     ///
     /// # Errors
-    /// Names the first thing that does not fit.
+    /// [`ConfigError`] names the first limit that the assembly exceeds.
     pub(super) fn check_assembly(&self, assembly: &Checked) -> Result<(), ConfigError> {
         let Self { nodes, mtu_bytes, .. } = *self;
         let format = format(assembly);

@@ -1,5 +1,4 @@
-//! The control requests that only an INIC card takes: regions, when the host is interrupted, groups of nodes, and
-//! another assembly.
+//! Control requests that only INIC cards accept: regions, interrupt rules, groups of nodes, and another assembly.
 
 use alloc::vec::Vec;
 
@@ -12,7 +11,7 @@ use crate::parts::control::{ControlError, OwnOperation, whole};
 use crate::parts::image_reads::image_range;
 use crate::parts::region_control::RegionOperation;
 
-/// A request whose length is right.
+/// A request of valid length.
 #[derive(Debug)]
 pub enum Operation {
     /// About regions.

@@ -4,13 +4,13 @@ use crate::nic::{ShellCounts, Statistics};
 use crate::parts::counters::CardCounters;
 use crate::parts::effects;
 
-/// What the card does to the world.
+/// Effects of the card.
 pub(super) type Effects = effects::Effects<Counters>;
 
 /// Counts since the card was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// What every card counts. Overruns are packets for which the card's memory had no room.
+    /// Counters of every card. Overruns are packets that the card's full memory could not hold.
     pub card: CardCounters,
     /// Events written.
     pub events: u64,
@@ -18,39 +18,39 @@ pub struct Counters {
     pub commands_refused: u64,
     /// Packets sent for the first time.
     pub packets_sent: u64,
-    /// Packets sent again.
+    /// Packets retransmitted.
     pub retransmissions: u64,
-    /// Packets with a number that came, in whatever order.
+    /// Numbered packets received, in any order.
     pub packets_received: u64,
-    /// Times that no acknowledgement came in time.
+    /// Acknowledgement timeouts.
     pub timeouts: u64,
-    /// Packets that had come before, and whose data was dropped.
+    /// Duplicated packets, whose data the card dropped.
     pub duplicates: u64,
-    /// Packets dropped because one before them is missing, or one behind them has come.
+    /// Packets dropped because an earlier one is missing, or a later one has arrived.
     pub out_of_order: u64,
-    /// Acknowledgements of packets that are not under way.
+    /// Acknowledgements of packets that are not in flight.
     pub stray_acknowledgements: u64,
     /// Frames of a card with another assembly or another format.
     pub other_assembly: u64,
-    /// Messages of which a part did not come, as far as the card can know.
+    /// Messages with a missing part, as far as the card can know.
     pub incomplete: u64,
-    /// Messages longer than the memory that was posted for them.
+    /// Messages longer than their posted memory.
     pub truncated: u64,
     /// Messages that failed because their node did not answer.
     pub unreachable: u64,
-    /// Packets of messages whose program was gone, or that were incomplete already.
+    /// Packets of messages whose program has ended, or that were incomplete already.
     pub discarded: u64,
     /// Barriers, multicasts and reductions of this host that are done.
     pub collectives: u64,
     /// Messages to other cards for collectives.
     pub collective_messages: u64,
-    /// Messages of other cards that no membership of this one expects.
+    /// Messages of other cards for a membership that this card does not have.
     pub collective_strays: u64,
-    /// Groups that are over.
+    /// Groups that have ended.
     pub groups_ended: u64,
-    /// Assemblies that the card took while it ran.
+    /// Assemblies loaded at run time.
     pub hand_overs: u64,
-    /// Frames that came while the FPGAs were programmed, and packets that waited for room until then.
+    /// Frames received while the FPGAs were programmed, and packets that waited for room until then.
     pub lost_at_hand_over: u64,
 }
 

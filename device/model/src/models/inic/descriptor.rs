@@ -32,8 +32,8 @@ pub static MODEL: Model = Model {
     article: "an",
     protocol: PROTOCOL,
     summary: "a protocol assembled from components: reliable or not, in order or not, as the application needs",
-    paper: "R. G. Jaganathan, K. D. Underwood, R. Sass, A Configurable Network Protocol for Cluster Based Communications \
-            using Modular Hardware Primitives on an Intelligent NIC",
+    paper: "R. G. Jaganathan, K. D. Underwood, R. Sass, A Configurable Network Protocol for Cluster Based \
+            Communications using Modular Hardware Primitives on an Intelligent NIC",
     ports: 1,
     parameters: PARAMETERS,
     check: |values| assembly(values, 0).err().into_iter().collect(),
@@ -93,8 +93,7 @@ const FORMAT: &str = "format";
 const FITTING: &str = "fitting";
 const FIRST_NUMBER: &str = "first_number";
 
-/// What a cluster file can change of an assembly: the parameter's key, that of which components, and the component's
-/// own.
+/// Values of an assembly that a cluster file can change: key of the parameter, components, and the components' key.
 const OVERRIDES: [(&str, &[Part], Setting); 7] = [
     ("packet_bytes", &[Part::Genp, Part::GenpUnreliable], Setting::PacketBytes),
     ("outstanding_limit", &[Part::Genp], Setting::OutstandingLimit),
@@ -108,104 +107,108 @@ const OVERRIDES: [(&str, &[Part], Setting); 7] = [
 const PARAMETERS: &[Parameter] = &[
     Parameter {
         key: ASSEMBLY,
-        help: "What the card is programmed with.",
+        help: "The assembly that the card starts with.",
         origin: Origin::Assumed("the whole of section 2: reliable and ordered"),
         kind: Kind::Choice { default: "conf4", choices: CHOICES },
     },
     Parameter {
         key: "packet_bytes",
-        help: "Bytes of a message in a packet, a multiple of 4; 0: as the assembly says.",
+        help: "Bytes of payload in a packet, a multiple of 4; 0: as in the assembly.",
         origin: Origin::Assumed("zero is none: assemblies have their own"),
         kind: Kind::Number { default: 0, least: 0, most: 2_040 },
     },
     Parameter {
         key: "outstanding_limit",
-        help: "Packets to a node that may be not acknowledged; 0: as the assembly says.",
+        help: "Maximum unacknowledged packets to a node; 0: as in the assembly.",
         origin: Origin::Assumed("zero is none: assemblies have their own"),
         kind: Kind::Number { default: 0, least: 0, most: 1_024 },
     },
     Parameter {
         key: "ack_threshold",
-        help: "Packets of a node after which an acknowledgement is forced; 0: as the assembly says.",
+        help: "Packets from a node after which the card must acknowledge; 0: as in the assembly.",
         origin: Origin::Assumed("zero is none: assemblies have their own"),
         kind: Kind::Number { default: 0, least: 0, most: 512 },
     },
     Parameter {
         key: "timeout_us",
-        help: "How long a node may be silent before a packet goes again, in microseconds of model time; 0: as the assembly says.",
+        help: "Silence of a node before the card retransmits a packet, in microseconds of model time; 0: as in the \
+               assembly.",
         origin: Origin::Assumed("zero is none: assemblies have their own"),
         kind: Kind::Number { default: 0, least: 0, most: 10_000_000 },
     },
     Parameter {
         key: "retries",
-        help: "Time-outs in a row after which a node is given up and its messages fail; 0: as the assembly says.",
+        help: "Consecutive timeouts after which messages to a node fail; 0: as in the assembly.",
         origin: Origin::Assumed("zero is none: assemblies have their own"),
         kind: Kind::Number { default: 0, least: 0, most: 65_535 },
     },
     Parameter {
         key: "rcv_chunk_size",
-        help: "Bytes that come before the host is interrupted, of an assembly that mitigates interrupts; 0: as the assembly says.",
+        help: "Received bytes before an interrupt, if the assembly mitigates interrupts; 0: as in the assembly.",
         origin: Origin::Assumed("zero is none: assemblies have their own"),
         kind: Kind::Number { default: 0, least: 0, most: 1 << 30 },
     },
     Parameter {
         key: "rate_interval_us",
-        help: "Time between two packets of an assembly that controls its rate, in microseconds of model time; 0: as the assembly says.",
+        help: "Time between two packets, in microseconds of model time, if the assembly controls its rate; 0: as in \
+               the assembly.",
         origin: Origin::Assumed("zero is none: assemblies have their own"),
         kind: Kind::Number { default: 0, least: 0, most: 1_000_000 },
     },
     Parameter {
         key: FORMAT,
-        help: "The header's format.",
+        help: "Format of the packet header.",
         origin: Origin::Source("section 3: the format is the cluster's, by its nodes"),
         kind: Kind::Choice {
             default: FITTING,
             choices: &[
                 Choice {
                     name: FITTING,
-                    help: "as the assembly says, where that names all nodes; else seq8_node12",
+                    help: "as in the assembly if that can name all nodes; otherwise seq8_node12",
                 },
                 Choice {
                     name: "seq24_node4",
-                    help: "24 bits of sequence number, 4 of each node: the paper's cluster",
+                    help: "24 bits of sequence number, 4 bits for each node: the paper's cluster",
                 },
                 Choice {
                     name: "seq8_node12",
-                    help: "8 bits of sequence number, 12 of each node: up to 4096 nodes",
+                    help: "8 bits of sequence number, 12 bits for each node: up to 4096 nodes",
                 },
             ],
         },
     },
     Parameter {
         key: MESSAGE_BYTES,
-        help: "The longest message, in bytes.",
+        help: "Maximum message length, in bytes.",
         origin: Origin::Assumed("larger than what programs of clusters send at once"),
         kind: Kind::Number { default: 16 << 20, least: 64, most: 1 << 30 },
     },
     Parameter {
         key: "send_crossings",
-        help: "How often each packet that is sent crosses the card's own bus. With those of packets that come the paper counts four.",
+        help: "How often each sent packet crosses the card's internal bus. The paper counts four crossings for sent \
+               and received packets together.",
         origin: Origin::Source("section 5.3: four crossings, read as two at either end"),
         kind: Kind::Number { default: 2, least: 0, most: 8 },
     },
     Parameter {
         key: "receive_crossings",
-        help: "How often each packet that comes crosses the card's own bus.",
+        help: "How often each received packet crosses the card's internal bus.",
         origin: Origin::Source("section 5.3: four crossings, read as two at either end"),
         kind: Kind::Number { default: 2, least: 0, most: 8 },
     },
     Parameter {
         key: FIRST_NUMBER,
-        help: "Number of the first packet between any two nodes, the same at all of them: for tests of numbers that wrap.",
+        help: "Number of the first packet between any two nodes, the same at all nodes. Tests set it to make numbers \
+               wrap.",
         origin: Origin::Assumed("numbers begin at the begin"),
         kind: Kind::Number { default: 0, least: 0, most: u32::MAX as u64 },
     },
 ];
 
-/// The assembly of a card with these values, in a cluster of so many nodes.
+/// The assembly of a card with these values, in a cluster of `nodes` nodes.
 ///
 /// # Errors
-/// Why there is none.
+/// Why the values give no valid assembly.
 fn assembly(values: &Values, nodes: u32) -> Result<Checked, Problem> {
     let name = values.word(ASSEMBLY);
     let problem = |key, what, remedy: &str| Problem { key, what, remedy: remedy.to_string() };
@@ -264,8 +267,8 @@ fn limits(values: &Values) -> Limits {
     }
 }
 
-/// What an assembly promises. A network without faults may still drop frames where a switch's queue is full, and a card
-/// where its memory is; what then goes again comes late. Where nothing goes again, the order stays as it was.
+/// Delivery guarantees of an assembly. Without faults a switch with a full queue or a card with full memory may still
+/// drop frames. Retransmitted frames then arrive late. An assembly without retransmissions keeps the order.
 fn promises(values: &Values) -> Promises {
     promises_of(assembly(values, 0).map(|assembly| assembly.promises()).unwrap_or_default())
 }
@@ -287,7 +290,7 @@ fn promises_of_image(image: &[u8]) -> Result<Promises, String> {
     Ok(promises_of(assembly.check().map_err(first)?.promises()))
 }
 
-/// The last packet of a message stands for it: the header does not say which is the first.
+/// The last packet of a message stands for the message: the header does not mark the first one.
 fn begun(frame: &[u8]) -> Option<Begun> {
     [Format::Seq24Node4, Format::Seq8Node12].into_iter().find_map(|format| {
         let header = wire::Header::parse_any(format, frame).ok()?;

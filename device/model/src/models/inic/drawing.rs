@@ -1,4 +1,4 @@
-//! Assemblies that swarms draw: the bundled ones, and any that a recipe makes, with values that go together.
+//! Random assemblies for swarms: the bundled ones, and those of a recipe with consistent values.
 //!
 //! Constants: ours.
 
@@ -10,21 +10,21 @@ use niclab_components::{BUNDLED, Bundled, Flow, Format, Kind, Parameter, Recipe}
 use crate::models::inic::wire::nodes_of;
 use crate::nic::registry::Draw;
 
-/// Of so many programs one is bundled.
+/// One of this number of assemblies is a bundled one.
 const BUNDLED_ONE_IN: u32 = 3;
-/// Time-outs in a row after which a node is given up. A run has links that are cut for seconds, and when they are
-/// healed nothing may be lost: what a card gives up is not lost, its host is told, but a run does not tell the two
-/// apart.
+/// Consecutive timeouts after which messages to a node fail. A run cuts links for seconds, and after that no message
+/// may be missing. A failed message is not lost, since the card reports it to its host. But a run's checks do not
+/// distinguish failed and lost messages.
 pub(super) const RETRIES: u32 = 1_000;
-/// Most packets of go-back-N that are not acknowledged: below half of the numbers of the narrow format.
+/// Maximum unacknowledged packets of go-back-N: less than half of the numbers of the narrow format.
 const MOST_IN_ORDER: u32 = 127;
-/// Words of the shortest packet: of shorter ones a message has so many that a run takes minutes, where each is sent
-/// dozens of times. Cards that are made with an assembly, and never take another, have shorter ones.
+/// Words of the shortest packet. A message of shorter packets makes a run take minutes, if each packet is
+/// sent dozens of times. Cards that never load another assembly have shorter packets.
 const LEAST_WORDS: u32 = 16;
 /// Words of the longest packet that fits any link.
 const MOST_WORDS: u32 = 340;
 
-/// Draws the image of an assembly for a cluster of so many nodes.
+/// Draws the image of a random assembly for a cluster of `nodes` nodes.
 pub(super) fn image(below: &mut Draw<'_>, nodes: u32) -> Vec<u8> {
     let is_small = nodes <= nodes_of(Format::Seq24Node4);
     if is_small && below(BUNDLED_ONE_IN) == 0 {
@@ -44,7 +44,7 @@ pub(super) fn image(below: &mut Draw<'_>, nodes: u32) -> Vec<u8> {
     let threshold = 1 + below(16);
     let most = if flow == Flow::GoBackN { MOST_IN_ORDER } else { ACK_MASK_BITS };
     let packet_bytes = 4 * (LEAST_WORDS + below(MOST_WORDS - LEAST_WORDS + 1));
-    // What leaves at a controlled rate is not acknowledged soon: the recipe has a time-out for that.
+    // With rate control acknowledgements come late: the recipe has a timeout for that.
     let timeout = if controls_rate { 10_000 } else { 20 + below(2_000) };
     for (kind, parameter, value) in [
         (Kind::Xmit, Parameter::Format, format),
@@ -61,7 +61,7 @@ pub(super) fn image(below: &mut Draw<'_>, nodes: u32) -> Vec<u8> {
         (Kind::Mitigate, Parameter::RcvChunkSize, below(10_000)),
         (Kind::RcvPkt, Parameter::MemoryBytes, 4_096 << below(9)),
     ] {
-        // Of a kind that there is none of nothing is set.
+        // A kind without component has no parameter to set.
         let _ = assembly.set(kind, parameter, value);
     }
     assembly.encode()

@@ -3,21 +3,21 @@
 //! R. G. Jaganathan, K. D. Underwood, R. Sass, *A Configurable Network Protocol for Cluster Based Communications using
 //! Modular Hardware Primitives on an Intelligent NIC* (SC 2003). Sections are the paper's.
 //!
-//! * `descriptor`: what the registry knows of the model; `drawing`: assemblies that swarms draw;
+//! * `descriptor`: the model's entry in the registry; `drawing`: random assemblies for swarms;
 //! * [`config`]: its parameters;
 //! * [`wire`]: its frames;
-//! * [`counters`]: what it counts;
-//! * [`nic`]: the card: host and port, and the circuit that its assembly is; under it how another assembly is taken;
-//! * `components`: one file for each component of the paper; `token`: what goes between them; `arrivals`: what a header
-//!   acknowledges;
-//! * `circuit`: components joined by FIFOs; `assembling`: from an assembly to a circuit;
-//!   `settings`: what several of them must know of it;
-//! * `collectives`: barriers, multicasts and reductions, which cards carry out among themselves; `arithmetic`: what
-//!   these make of values;
-//! * `card`: what components share; `send_memory`: its memory for packets; `per_node`: what is kept for each node;
-//! * `command`: what programs post; `control`: what drivers ask for.
+//! * [`counters`]: its counters;
+//! * [`nic`]: the card: host, port, and the circuit of its assembly; its submodule loads another assembly;
+//! * `components`: one file for each component of the paper; `token`: the data that they pass on; `arrivals`: the
+//!   packets that a header acknowledges;
+//! * `circuit`: components joined by FIFOs; `assembling`: builds a circuit of an assembly; `settings`: values of an
+//!   assembly that several components need;
+//! * `collectives`: barriers, multicasts and reductions, which cards perform without their hosts; `arithmetic`: the
+//!   operations of reductions;
+//! * `card`: state that components share; `send_memory`: memory for sent packets; `per_node`: state for each node;
+//! * `command`: commands of programs; `control`: requests of drivers.
 //!
-//! Which components there are, what joins them and which assemblies make sense is in `firmware/inic`.
+//! `firmware/inic` has the table of components, their connections, and the rules for valid assemblies.
 
 mod arithmetic;
 mod arrivals;

@@ -1,4 +1,4 @@
-//! The card: a host and its port, and the circuit that its assembly is.
+//! The card: host, port, and the circuit of its assembly.
 
 mod hand_over;
 
@@ -34,10 +34,10 @@ use crate::platform::node_bus::NodeBus;
 use crate::platform::trace_tag::TraceTag;
 use crate::time::Time;
 
-/// An image that is read for a driver, at most: longer than that of any assembly. Ours: a bound.
+/// Maximum length of an image that the card reads for a driver: longer than that of any assembly. Ours: a bound.
 const MAX_IMAGE_BYTES: u32 = 64 << 10;
 
-/// Long inputs are checked, and long outputs copied.
+/// Work prices: the card checks long inputs and copies long outputs.
 const WORK: WorkPrices =
     WorkPrices { input: 40, checked_bytes_in_unit: 16, output: 8, copied_bytes_in_unit: 64 };
 
@@ -47,21 +47,21 @@ pub struct Inic {
     card: Card,
     assembled: Assembled,
     collectives: Collectives,
-    /// How far it is with another assembly.
+    /// Progress of a firmware reload.
     stage: Stage,
-    /// Hand-overs so far, as its frames tell others.
+    /// Firmware reloads so far. Frames contain it.
     epoch: u16,
-    /// Images that are being read for the driver.
+    /// Images that the card is reading for the driver.
     images: ImageReads,
     /// Messages posted so far.
     messages: u64,
 }
 
 impl Inic {
-    /// A card with its port closed.
+    /// Creates a card with a closed port.
     ///
     /// # Errors
-    /// When there can be no such card.
+    /// If the parameters are invalid.
     pub fn new(config: Config) -> Result<Self, ConfigError> {
         config.check()?;
         let effects = Effects::new(HostInterface::new(config.profile.clone()), WORK);
@@ -81,12 +81,12 @@ impl Inic {
         })
     }
 
-    /// The circuit that an assembly is, in the epoch of the card.
+    /// The circuit of an assembly in the card's epoch.
     fn assemble(&self, assembly: &Checked) -> Assembled {
         assemble(assembly, &site(&self.config, &self.card.effects), self.epoch)
     }
 
-    /// What the card was made with.
+    /// The configuration of the card.
     pub const fn config(&self) -> &Config {
         &self.config
     }
@@ -125,9 +125,9 @@ impl Inic {
             // A card without an effect queue receives no inline packets.
             Input::InlinePacket { .. } => {}
             Input::ShellCounts(counts) => self.card.effects.shell_counts = counts,
-            // It is lent nothing.
+            // The card gets no borrowed payload.
             Input::Lent { .. } | Input::LentFrame { .. } => {}
-            // Its host says everything by pages.
+            // The host passes all work in pages.
             Input::Descriptor(_) | Input::PollDemand { .. } => {}
             Input::Timeout => {
                 self.collectives.on_timeout(now, &mut self.card);
@@ -143,7 +143,7 @@ impl Inic {
         self.collect(now);
     }
 
-    /// Carries what cards say to one another between the circuit and the unit, until there is nothing more.
+    /// Moves messages between cards from the circuit to the unit and back, until none is left.
     fn collect(&mut self, now: Time) {
         while let Some((at, message)) = self.collectives.next(now, &mut self.card) {
             let Some(message) = self.stage.hold(at, message) else { continue };
@@ -153,8 +153,8 @@ impl Inic {
         self.collectives.watch(now);
     }
 
-    /// A descriptor was launched: a burst of programmed I/O. The shell leaves it in the page while the port accepts
-    /// none; were it passed on nonetheless, it would be dropped.
+    /// Takes a posted descriptor, a burst of programmed I/O. The shell leaves it in the page while the port accepts
+    /// none. The card would drop a descriptor that the shell passed on nonetheless.
     fn on_store(&mut self, now: Time, store: &PageStore) {
         if !self.accepts_store(store.port) {
             return;
@@ -223,7 +223,7 @@ impl Inic {
         Ok(())
     }
 
-    /// Changes when the host is interrupted.
+    /// Changes the interrupt rules.
     fn set_rules(&mut self, rules: &PostRules) -> Result<(), ControlError> {
         let PostRules { at_end, rcv_chunk_size, min_message_bytes, source, .. } = *rules;
         if at_end > 1 || (source != POST_ANY_SOURCE && source >= u64::from(self.config.nodes)) {
@@ -240,7 +240,7 @@ impl Inic {
         if is_set { Ok(()) } else { Err(ControlError::BadOperation) }
     }
 
-    /// Makes a group, or drops it where it has no members.
+    /// Makes a group, or drops it if the request names no members.
     fn set_group(&mut self, now: Time, name: u32, members: &[u32]) -> Result<(), ControlError> {
         if members.is_empty() {
             return self.collectives.drop_group(now, name, &mut self.card);
@@ -250,7 +250,7 @@ impl Inic {
         self.collectives.make(now, name, nodes, self.config.nodes, &mut self.card)
     }
 
-    /// A driver loads another assembly: it is read, and the driver is told when it is here.
+    /// A driver loads another assembly: the card reads the image, and notifies the driver when it has the image.
     fn load(
         &mut self,
         at: Time,
@@ -283,7 +283,7 @@ impl Inic {
     /// A store to a register of the completer page.
     fn on_register(&mut self, now: Time, index: usize, register: Register) {
         let Card { port, effects, .. } = &mut self.card;
-        // A register of a port that is closed says nothing.
+        // The registers of a closed port have no effect.
         let Some(port) = port.as_mut().filter(|_| index == PORT) else { return };
         let Some(released) = port.queue.on_register(now, index, register, &mut port.page, effects) else {
             return;
@@ -294,7 +294,7 @@ impl Inic {
     }
 }
 
-/// Where the card's assemblies run.
+/// The environment of the card's assemblies.
 fn site<'a>(config: &Config, effects: &'a Effects) -> Site<'a> {
     Site { interface: &effects.interface, nodes: config.nodes, first: Number::new(config.first_number) }
 }
@@ -322,7 +322,7 @@ impl Controlled for Inic {
     }
 
     fn check_open(&self, open: &PortOpen) -> Result<(), ControlError> {
-        // It has no FIFO to share.
+        // The card has no shared FIFO.
         if open.fifo_words == 0 { Ok(()) } else { Err(ControlError::BadValue) }
     }
 
@@ -347,7 +347,7 @@ impl Controlled for Inic {
         self.counters().statistics(&self.card.effects.shell_counts)
     }
 
-    /// Beside those of reports what the card is programmed with.
+    /// The counters of reports, and the card's assembly.
     fn own_counters(&self) -> Vec<(&'static str, u64)> {
         let runs = ("program", u64::from(self.assembled.id));
         self.counters().by_name().into_iter().chain([runs]).collect()

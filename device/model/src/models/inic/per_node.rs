@@ -1,12 +1,11 @@
-//! What a card keeps for each node.
+//! State that a card keeps for each node.
 
 use alloc::vec::Vec;
 
 use crate::models::inic::arrivals::Number;
 
-/// State of each node with which there was anything; of the others it is as at the beginning. Nodes are those of the
-/// cluster: `split_packet` and the host's commands let no others in, so that a guest which makes numbers up fills no
-/// memory.
+/// State of each node with which the card has communicated. Other nodes have the initial state. (The attack: a guest
+/// invents node numbers to fill memory. `split_packet` and the host's commands admit only nodes of the cluster.)
 #[derive(Clone, Debug)]
 pub(super) struct PerNode<T> {
     /// In rising order.

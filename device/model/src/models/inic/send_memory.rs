@@ -1,12 +1,12 @@
-//! The card's memory for packets that are not acknowledged: from here they go again.
+//! The card's memory for unacknowledged packets, from which it retransmits them.
 
 use alloc::collections::VecDeque;
 
 use crate::models::inic::per_node::PerNode;
 use crate::nic::frame::SharedFrame;
 
-/// Bytes of it. A node that does not answer takes up the outstanding limit of it.
-/// Assumed: what a card of its time has; the paper gives none.
+/// Bytes of this memory. A node that does not answer occupies up to the outstanding limit.
+/// Assumed: as in cards of that time; the paper gives no size.
 const MEMORY_BYTES: usize = 4 << 20;
 
 /// Packets to a node, by their numbers.
@@ -50,7 +50,7 @@ impl SendMemory {
             kept.oldest = number;
         }
         let place = kept.place(number);
-        // Packets leave for the first time in the order of their numbers, and no two have the same.
+        // First transmissions are in order of their unique numbers.
         debug_assert!(
             place >= kept.frames.len(),
             "packet {number} to node {node} is kept already, or is late"
@@ -112,7 +112,8 @@ mod tests {
                     memory.free(node, number);
                 }
                 prop_assert!(plain.iter().all(|((node, number), frame)| memory.get(*node, *number) == Some(frame)));
-                let unknown = (0..3).all(|node| plain.contains_key(&(node, next[0])) || memory.get(node, next[0]).is_none());
+                let unknown = (0..3)
+                    .all(|node| plain.contains_key(&(node, next[0])) || memory.get(node, next[0]).is_none());
                 prop_assert!(unknown);
                 prop_assert_eq!(memory.bytes(), plain.values().map(|frame| frame.len()).sum::<usize>());
             }
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn it_has_room_for_so_many_bytes() {
+    fn memory_has_exactly_the_free_bytes_as_room() {
         let mut memory = SendMemory::default();
         let frame = SharedFrame::from(&*vec![7; 1 << 20]);
         (0..3).for_each(|number| memory.keep(1, number, &frame));

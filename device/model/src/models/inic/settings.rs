@@ -1,16 +1,16 @@
-//! What an assembly says that more than one component must know.
+//! Values of an assembly that several components need.
 
 use niclab_components::kinds::PLACEMENT_BYTES;
 use niclab_components::{Checked, Format, Kind, Parameter};
 
 use crate::models::inic::wire::Dialect;
 
-/// Spreads epochs over all values: odd, so that no two epochs of a card are one. Ours: an arbitrary beginning.
+/// Spreads epochs over all values. It is odd, so that epochs of a card differ. Ours: an arbitrary start.
 const EPOCH: u16 = 0x9e37;
 
-/// The format of an assembly's header, and what its frames are known by. Numbers begin anew with each hand-over, so
-/// that frames from before one would be taken for later ones: cards of another epoch do not understand them, whatever
-/// the assembly.
+/// The format of an assembly's header, and the identifier of its frames. Numbers restart with each firmware reload, and
+/// frames from before a reload must not pass for later ones. So cards of another epoch reject them, even with the same
+/// assembly.
 pub(super) fn dialect(assembly: &Checked, epoch: u16) -> Dialect {
     Dialect { format: format(assembly), assembly: assembly.id() ^ epoch.wrapping_mul(EPOCH) }
 }

@@ -1,4 +1,4 @@
-//! What goes through the FIFOs between components.
+//! Tokens, which components pass to each other through FIFOs.
 
 use alloc::boxed::Box;
 use core::ops::Range;

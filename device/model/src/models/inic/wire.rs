@@ -1,7 +1,7 @@
 //! Frames of an INIC card: field offsets, checked view, valid representation. Only the components `xmit` and
 //! `split_packet` use them (section 4.2).
 //!
-//! The paper gives widths and no places (section 3, figure 2). Behind the Ethernet header stand, most significant bit
+//! The paper gives field widths but no positions (section 3, figure 2). After the Ethernet header, most significant bit
 //! first:
 //!
 //! ```text
@@ -14,15 +14,15 @@
 //!              word 1  source 12 | destination 12 | ack base 8
 //!              word 2  ack mask 32
 //! then                 data
-//! last four bytes      CRC-32 of all of these, in the place of Ethernet's, by which a MAC's status word says that a frame is bad
+//! last four bytes      CRC-32 of all of these, in the position of Ethernet's: a MAC's status reports a bad frame
 //! ```
 //!
-//! Info is, from the highest bit: ack base and mask are valid; data follows; last packet of its message; sent again. A
-//! packet without data that is the last of its message or sent again is void: it takes up the number of one whose
-//! message failed. One that is neither does nothing but acknowledge, and has no number. What is for cards is whole in
-//! one packet and never seen by a host: it is what they say to one another for collectives.
+//! Bits of info, from the highest: ack base and mask are valid; data follows; last packet of its message;
+//! retransmitted. A packet without data that is the last of its message, or retransmitted, is void: it takes the number
+//! of a packet whose message failed. A packet without data and without these bits only acknowledges, and has no number.
+//! Cards send each other messages for collectives, each in one packet, which hosts never see.
 //!
-//! Constants: figure 2 of the paper, and what frames have around it, which is ours.
+//! Constants: figure 2 of the paper. The fields around it are ours.
 
 pub use niclab_components::Format;
 use thiserror::Error;
@@ -30,7 +30,7 @@ use thiserror::Error;
 use crate::fabric::ethernet::{self, ETHER_TYPE_CLUSTER, mac_of_node};
 use crate::nic::FrameBytes;
 
-/// First byte behind the Ethernet header of every frame of this model.
+/// First byte after the Ethernet header of every frame of this model.
 pub const PROTOCOL: u8 = 9;
 
 /// Bytes before the paper's header: Ethernet's, and who understands the rest.
@@ -78,20 +78,20 @@ const fn cut(format: Format, sequence: u32) -> u32 {
     sequence & (u32::MAX >> (32 - format.sequence_bits()))
 }
 
-/// Why a frame is none that this card understands.
+/// Why the card rejects a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum WireError {
-    /// It is too short, or not as long as it says.
-    #[error("a frame of {bytes} bytes is not as long as it says")]
+    /// The frame is too short, or its length field is wrong.
+    #[error("the length field does not match the frame's {bytes} bytes")]
     Length {
         /// Bytes of the frame.
         bytes: usize,
     },
     /// Another model's frame.
-    #[error("the frame is of another model's protocol")]
+    #[error("the frame belongs to another model's protocol")]
     Foreign,
     /// A frame of another assembly, or in another format.
-    #[error("the frame is of the assembly {found:#06x}, and this card has {own:#06x}")]
+    #[error("the frame belongs to assembly {found:#06x}, but this card runs assembly {own:#06x}")]
     Assembly {
         /// Whose it is.
         found: u16,
@@ -99,10 +99,10 @@ pub enum WireError {
         own: u16,
     },
     /// A field that must be zero is not, or fields contradict one another.
-    #[error("a field holds what it cannot")]
+    #[error("the value of a field is out of range")]
     BadField,
-    /// The Ethernet header is not the one of these nodes.
-    #[error("the Ethernet header does not belong to the nodes in the frame")]
+    /// The addresses in the Ethernet header differ from the nodes in the frame.
+    #[error("the Ethernet addresses do not match the nodes in the frame")]
     Addresses,
 }
 
@@ -111,16 +111,16 @@ pub enum WireError {
 pub struct Dialect {
     /// The format.
     pub format: Format,
-    /// By which the frames of its assembly are known.
+    /// Identifier of the assembly's frames.
     pub assembly: u16,
 }
 
 /// What a packet acknowledges, in numbers as they stand in the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ack {
-    /// The last packet before which none is missing, itself included.
+    /// The last packet up to which no packet is missing, itself included.
     pub base: u32,
-    /// Bit `i`: the packet `i + 1` behind it has arrived.
+    /// Bit `i`: the packet `i + 1` after it has arrived.
     pub mask: u32,
 }
 
@@ -137,7 +137,7 @@ pub struct Header {
     pub has_data: bool,
     /// Whether it is the last of its message.
     pub is_last: bool,
-    /// Whether it was sent before.
+    /// Whether the packet is a retransmission.
     pub is_again: bool,
     /// Whether the data is for the card, and not for its host.
     pub for_card: bool,
@@ -146,7 +146,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Whether it has a number: otherwise it does nothing but acknowledge.
+    /// Whether the packet has a number. A packet without number only acknowledges.
     pub const fn has_number(&self) -> bool {
         self.has_data || self.is_last || self.is_again
     }
@@ -197,7 +197,7 @@ impl Header {
         frame.extend_from_slice(&check.to_be_bytes());
     }
 
-    /// Reads the head of a frame. Behind it, up to the check sequence, is the data.
+    /// Reads the header of a frame. The data follows, up to the check sequence.
     ///
     /// # Errors
     /// [`WireError`].
@@ -205,7 +205,7 @@ impl Header {
         Self::parse_of(dialect.format, Some(dialect.assembly), frame)
     }
 
-    /// The same, of a frame of whatever assembly: for those who look on.
+    /// Reads the header of a frame of any assembly, for observers.
     ///
     /// # Errors
     /// [`WireError`].
@@ -276,7 +276,7 @@ impl Header {
     }
 }
 
-/// Whether the check sequence fits the frame: what the network interface's status word says.
+/// Whether the check sequence is valid, as the network interface's status word reports.
 pub fn is_whole(frame: &[u8]) -> bool {
     let body = frame.get(ethernet::HEADER_BYTES..).unwrap_or_default();
     body.split_last_chunk::<CHECK_BYTES>()
@@ -341,7 +341,10 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_parsed_without_panic(bytes: Vec<u8>, format in prop::sample::select(vec![Format::Seq24Node4, Format::Seq8Node12])) {
+        fn any_bytes_are_parsed_without_panic(
+            bytes: Vec<u8>,
+            format in prop::sample::select(vec![Format::Seq24Node4, Format::Seq8Node12]),
+        ) {
             let mut frame = [0; ethernet::HEADER_BYTES].to_vec();
             frame.extend_from_slice(&[PROTOCOL, code(format), 0, 7]);
             frame.extend_from_slice(&bytes);

@@ -227,7 +227,7 @@ mod tests {
         }
 
         #[test]
-        fn a_cut_or_longer_frame_is_refused((header, words) in any_frame(), bytes in 0..200_usize) {
+        fn truncated_or_longer_frame_is_refused((header, words) in any_frame(), bytes in 0..200_usize) {
             let mut frame = header.emit(&words);
             let whole = frame.len();
             frame.resize(bytes, 0);

@@ -289,9 +289,9 @@ impl Engine {
         Verdict { matched, at: work.end, has_fallen_back }
     }
 
-    /// Has the program compare an unexpected message with an entry that is being appended, as if the message had just
-    /// arrived and the list had no other entry. `item` becomes what the message leaves of it. The program may issue at
-    /// most `words` words, from which those that it issues are subtracted.
+    /// Has the program compare an unexpected message with an entry that is being appended. For the program, the message
+    /// has just arrived, and the list has no other entry. `item` becomes what the message leaves of it. The program may
+    /// issue at most `words` words, from which those that it issues are subtracted.
     pub(super) fn look_at_unexpected(
         &mut self,
         ready: Time,

@@ -92,7 +92,7 @@ pub struct Item {
     pub max_size: u64,
     /// Number of messages that the item still takes; with zero it is inactive.
     pub threshold: u32,
-    /// The begin of the memory, or any other value that identifies it. Matching does not use it.
+    /// The start of the memory, or any other value that identifies it. Matching does not use it.
     pub start: u64,
 }
 
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_stand_where_the_manual_says() {
+    fn fields_are_where_the_manual_says() {
         let header = Header {
             match_bits: 1,
             node: 2,

@@ -3,9 +3,9 @@
 //!
 //! It sends one word in each cycle. One cache for all lists ([`cache`]) has the next items. The list manager is at most
 //! one item ahead of the item that is being judged. So after a matching item the unit finds exactly one more entity of
-//! eight words: the item that was begun, or, if none was, the end of the list. When the unit has drained this entity,
-//! it reports that it is done, and the next header comes. [`Steps`] has the cycles for this, and for appending and
-//! unlinking.
+//! eight words. This is the next item if it was begun, and otherwise the end of the list. When the unit has drained
+//! this entity, it reports that it is done, and the next header comes. [`Steps`] has the cycles for this, and for
+//! appending and unlinking.
 //!
 //! The list manager has the number of lists that it was made with. A header names one of them, or two that it is
 //! matched against as if they were one. In this way posted entries precede those for unexpected messages. Items that do
@@ -32,8 +32,8 @@ use crate::models::matching::item::{Header, Item, WORDS};
 use crate::models::matching::program::{DONE, FAILED, SUCCEEDED};
 use crate::models::matching::unit::Unit;
 
-/// Number of words that the unit may issue at once, however few its budget has left. So a wait is not split into
-/// smaller pieces. Ours: a bound.
+/// Minimum length of a burst, in cycles, even if the budget of words has less left. So a wait is not split into smaller
+/// pieces. Ours: a bound.
 const WORDS_AT_ONCE: u64 = 1_024;
 
 /// What happens to an item that matched.
@@ -139,7 +139,7 @@ pub enum Misbehaved {
         due: Due,
     },
     /// For an item that is consumed, its result exceeds the item or the message.
-    #[error("the program put {length} bytes at {offset}, which exceeds the item or the message")]
+    #[error("the program stored {length} bytes at offset {offset}, which exceeds the item or the message")]
     Result {
         /// Where the message would begin.
         offset: u64,
@@ -147,9 +147,7 @@ pub enum Misbehaved {
         length: u64,
     },
     /// A queue's program gave a command that does not exist, or that is not allowed at this point.
-    #[error(
-        "the queue's program gave the command {word:#x}, which does not exist or is not allowed now"
-    )]
+    #[error("the program gave the command {word:#x}, which does not exist or is not allowed now")]
     Command {
         /// The command's last word.
         word: u64,
@@ -654,7 +652,7 @@ impl ListManager {
         Ok(())
     }
 
-    /// An item that is consumed bounds the result, whatever the program says.
+    /// If items are consumed, a result must be inside the item and the message.
     fn check_result(&self, offset: u64, length: u64) -> Result<(), Misbehaved> {
         let is_right = |job| is_result((self.uses, &self.lists), job, job.verdicts, offset, length);
         if self.job.as_ref().is_none_or(is_right) {
@@ -859,9 +857,9 @@ mod tests {
         };
         for (items, covered) in [(1, 8), (2, 16), (3, 24)] {
             for misses in [0, 1, 2, 3, 9, 29] {
-                assert_eq!(cost(items, covered, misses), 36 + 8 * misses as u64, "{items} places, {misses}");
+                assert_eq!(cost(items, covered, misses), 36 + 8 * misses as u64, "{items} slots, {misses}");
             }
-            assert!(cost(items, covered + 1, 29) > 36 + 8 * 29, "{items} places");
+            assert!(cost(items, covered + 1, 29) > 36 + 8 * 29, "{items} slots");
         }
     }
 
@@ -964,7 +962,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_that_is_stopped_for_its_words_has_no_outcome() {
+    fn header_stopped_by_its_word_budget_has_no_outcome() {
         let mut ended = Vec::new();
         for words in 0..200 {
             let mut manager = manager(Use::Consume, list(9));
@@ -1132,7 +1130,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_of_any_program_go_in_one_step() {
+    fn headers_of_many_programs_take_one_step() {
         let mut runner = proptest::test_runner::TestRunner::deterministic();
         let whole = |_| {
             let mut case = Strategy::new_tree(&any_case(), &mut runner).unwrap().current();

@@ -1,6 +1,5 @@
-//! The programs whose images are part of this crate: the Portals matching program
-//! (`firmware/matching/programs/portals.nma`), which each match unit runs until another one is loaded, and the queue's
-//! program.
+//! The programs whose images are part of this crate. Each match unit runs the Portals matching program
+//! (`firmware/matching/programs/portals.nma`) until another one is loaded. The other program handles a queue.
 
 use alloc::vec::Vec;
 

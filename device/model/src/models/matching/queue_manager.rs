@@ -2,7 +2,7 @@
 //! hardware.
 //!
 //! The paper leaves the queue to a hardware unit, and names a programmable one as the next thing to explore (section
-//! 8): it "makes it easier to change the list format, implement improved free space management algorithms, or cope with
+//! 8). It "makes it easier to change the list format, implement improved free space management algorithms, or cope with
 //! hardware bugs elsewhere in the system". Here the hardware has memory ([`memory`]), and sends what the program
 //! commands ([`stream`]). Only the program (`firmware/matching/programs/queue.nma`) knows where the items of the list
 //! are, which one is next, when one is used up, and which slots are free. Both units run in the same cycles.
@@ -263,8 +263,8 @@ impl QueueManager {
         if self.is_idle() || self.cycle - began <= watchdog {
             return None;
         }
-        // If only one unit waits, the other one is at fault. If both wait, the unit is at fault that has all its input:
-        // the match unit, if it has every word of an item and has not judged it.
+        // If only one unit waits, the other one is at fault. If both wait, the match unit is at fault if it has every
+        // word of an item and has not judged it. Otherwise the queue's unit is.
         let waits = |engine: &Engine| engine.is_waiting && engine.fifos.front().is_none();
         let is_matcher =
             waits(&self.queue) && (!waits(&self.matcher) || self.stream.owes_verdict() && self.job.is_some());
@@ -308,7 +308,7 @@ impl QueueManager {
         Ok(())
     }
 
-    /// If items are consumed, a result must be inside the item's memory and the message, whatever the program says.
+    /// If items are consumed, a result must be inside the item's memory and the message.
     fn check_result(&self, slot: u16, offset: u64, length: u64) -> Result<(), Misbehaved> {
         let (Some(job), Use::Consume) = (&self.job, self.uses) else { return Ok(()) };
         let room = self.memory.length(slot).unwrap_or(0);

@@ -202,7 +202,7 @@ impl Transport {
     }
 }
 
-// Out.
+// Outgoing messages.
 impl Transport {
     /// Queues a message and sends what the window allows.
     pub(super) fn send(&mut self, mut outgoing: Outgoing, user: &mut impl MessageUser) {
@@ -393,7 +393,7 @@ impl Transport {
         }
     }
 
-    /// All frames of the link to a card before `number` have arrived there.
+    /// Another card has received all frames of its link before `number`.
     fn on_acknowledged(
         &mut self,
         now: Time,
@@ -444,7 +444,7 @@ impl Transport {
     }
 }
 
-// In.
+// Incoming frames.
 impl Transport {
     /// A complete frame from the network.
     pub(super) fn on_frame(

@@ -1,15 +1,15 @@
 //! The microcoded engine (section 4.2).
 //!
-//! Three stages with forwarding: operands are read, the operation is done, the result is written, and each word finds
-//! what the word before it left. So the machine can be described, and is executed here, one word at a time; a cycle is
-//! a word that was issued or a wait for input. Two things depend on the stages and are kept: a branch takes effect
-//! behind the two words that follow it, and what is written to the output FIFO is there [`OUTPUT_CYCLES`] after its
-//! word was issued.
+//! Three stages with forwarding: a word reads its operands, executes the operation, and writes the result. Each word
+//! sees the results of the word before it. So the machine can be described, and is executed here, one word at a time. A
+//! cycle is an issued word or a wait for input. Two effects of the stages are modelled. A branch takes effect after the
+//! two words that follow it. What is written to the output FIFO can be taken [`OUTPUT_CYCLES`] after its word was
+//! issued.
 //!
-//! Words are taken apart when the program is loaded (`operation`). [`Unit::step`] executes one cycle and [`Unit::run`]
-//! many; tests hold both, cycle by cycle, to an interpreter of the words as they are written (`plain`) and to one of
-//! the stages, with ports and forwarding as the paper has them (`staged`). Many cycles can also be done by an automaton
-//! ([`Unit::automate`]), which is held to them, too.
+//! Words are decoded when the program is loaded (`operation`). [`Unit::step`] executes one cycle and [`Unit::run`]
+//! many. Tests compare both, cycle by cycle, with an interpreter of the words as they are written (`plain`). They also
+//! compare them with one of the stages, with ports and forwarding as in the paper (`staged`). An automaton can execute
+//! many cycles, too ([`Unit::automate`]), and is compared with both.
 
 mod automaton;
 mod operation;
@@ -31,30 +31,30 @@ use self::operation::{Operation, active};
 use super::fifo::Fifos;
 pub use super::fifo::OUTPUT_CYCLES;
 
-/// What a cycle brought.
+/// The result of a cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// A word was issued.
     Issued {
-        /// It took the front of the input FIFO.
+        /// The word took the front of the input FIFO.
         took: bool,
-        /// What it appends to the output FIFO.
+        /// The word that it appends to the output FIFO.
         output: Option<u64>,
     },
     /// The next word waits for input.
     Waited,
-    /// There is no next word: the program ran out of its end.
+    /// There is no next word: the program ran past its end.
     RanOut,
 }
 
-/// What [`Unit::run`] did.
+/// The result of [`Unit::run`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Burst {
     /// Cycles that passed.
     pub cycles: u64,
     /// Words of the feed that entered the input FIFO.
     pub sent: usize,
-    /// There is no next word. The cycle in which that was found is not counted.
+    /// There is no next word. The cycle that found this is not counted.
     pub ran_out: bool,
 }
 
@@ -66,12 +66,12 @@ pub struct Unit {
     control: Control,
     cycles: u64,
     issued: u64,
-    /// From this cycle on there is an automaton.
+    /// The automaton is used from this cycle on.
     automated_from: u64,
     automaton: Option<Box<Automaton>>,
-    /// Cycles that it did.
+    /// Cycles that the automaton executed.
     automated: u64,
-    /// The engine without it, beside it: what is looked at must be the same.
+    /// The reference: the engine without the automaton. All state that is read later must be equal.
     #[cfg(any(test, debug_assertions))]
     beside: Option<Box<(Registers, Control)>>,
 }
@@ -83,11 +83,11 @@ struct Registers {
     ternary: [u64; REGISTERS],
 }
 
-/// What decides on the next word: small, to stay in registers of the host.
+/// The state that decides on the next word: small, to stay in registers of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Control {
     pc: usize,
-    /// Where a branch that was taken leads, and how many words come before; there is none when that is zero.
+    /// The target of a taken branch, and the number of words before it. With zero words no branch is pending.
     target: u16,
     delay: u8,
     /// One bit each; number 0 is always 1.
@@ -95,10 +95,10 @@ struct Control {
 }
 
 impl Unit {
-    /// An engine about to issue the first word of `program`, with all registers zero but the constant ones.
+    /// An engine about to issue the first word of `program`. All registers are zero, except the constant ones.
     ///
     /// # Errors
-    /// When a branch leads out of the program.
+    /// If a branch leads outside the program.
     pub fn new(program: &[Word]) -> Result<Self, ImageError> {
         check_targets(program)?;
         Ok(Self {
@@ -118,19 +118,19 @@ impl Unit {
         })
     }
 
-    /// [`Self::run`] uses an automaton once so many cycles have passed: a unit that does little needs none. Registers
-    /// that neither a branch nor an output will depend on then are not kept. All else is as it is without.
+    /// Lets [`Self::run`] use an automaton once this number of cycles has passed. A unit with little work needs none.
+    /// Registers on which no later branch or output depends are then not kept. Everything else is equal.
     pub const fn automate(&mut self, from_cycle: u64) {
         self.automated_from = from_cycle;
     }
 
-    /// Cycles that the automaton did.
+    /// Cycles that the automaton executed.
     #[must_use]
     pub const fn automated(&self) -> u64 {
         self.automated
     }
 
-    /// One cycle. `front` is what the input FIFO holds first.
+    /// Executes one cycle. `front` is the first word of the input FIFO.
     #[inline]
     pub fn step(&mut self, front: Option<u64>) -> Step {
         #[cfg(any(test, debug_assertions))]
@@ -143,9 +143,9 @@ impl Unit {
         step
     }
 
-    /// Up to `most` cycles, the first of which has the number `now`. In each a word of `feed` enters the input FIFO, if
-    /// there is room. It ends earlier when the last word of the feed has entered, and when the output FIFO holds
-    /// something that can be taken.
+    /// Executes up to `most` cycles, the first of which has the number `now`. In each cycle a word of `feed` enters the
+    /// input FIFO, if there is room. The burst ends earlier when the last word of the feed has entered, or when a word
+    /// can be taken from the output FIFO.
     #[inline]
     pub fn run(&mut self, fifos: &mut Fifos, feed: &[u64], now: u64, most: u64) -> Burst {
         if self.cycles < self.automated_from {
@@ -155,7 +155,7 @@ impl Unit {
         }
     }
 
-    /// The same by the automaton, as far as there is one.
+    /// The same by the automaton, if there is one.
     fn run_automated(&mut self, fifos: &mut Fifos, feed: &[u64], now: u64, most: u64) -> Burst {
         #[cfg(any(test, debug_assertions))]
         let beside = self.run_beside(fifos, feed, now, most);
@@ -170,7 +170,7 @@ impl Unit {
             self.automaton = Automaton::new(&self.program, fifos.size()).map(Box::new);
         }
         let Some(automaton) = &mut self.automaton else {
-            // The program is too long.
+            // The program is too long for an automaton.
             self.automated_from = u64::MAX;
             return self.run_words(fifos, feed, now, most);
         };
@@ -188,29 +188,30 @@ impl Unit {
         Burst { cycles: burst.cycles + part.cycles, sent: burst.sent + part.sent, ..burst }
     }
 
-    /// Whether there is an automaton; one is made with the first [`Self::run`] that may use it.
+    /// Whether there is an automaton. The first [`Self::run`] that may use one makes it.
     pub(super) const fn has_automaton(&self) -> bool {
         self.automaton.is_some()
     }
 
-    /// Notes the way that is taken through the program from now on,
+    /// Begins to record the path through the program.
     pub(super) fn track(&mut self) {
         if let Some(automaton) = &mut self.automaton {
             automaton.track();
         }
     }
 
-    /// until now. None where it was not the automaton's, and where it did not write these words.
+    /// The path recorded since [`Self::track()`]. `None` if the automaton did not execute all of it, or if it did not
+    /// write these words.
     pub(super) fn tracked(&mut self, written: &[Expected]) -> Option<Path> {
         self.automaton.as_mut()?.tracked(&self.program, written)
     }
 
-    /// Ways that are gone one behind the other, as one; none where that would be too long.
+    /// Consecutive paths joined to one; `None` if it would be too long.
     pub(super) fn joined(&self, paths: &[&Path]) -> Option<Path> {
         self.automaton.as_ref()?.joined(&self.program, paths)
     }
 
-    /// Ways are gone from here on, with [`Self::go`],
+    /// Begins the execution of paths by [`Self::go`].
     #[inline]
     pub(super) fn begin_ways(&mut self) {
         if let Some(automaton) = &mut self.automaton {
@@ -218,7 +219,7 @@ impl Unit {
         }
     }
 
-    /// and none from here on. Where the last one ends is for [`Self::set_place`].
+    /// Ends the execution of paths. The caller sets the end of the last one by [`Self::set_place`].
     #[inline]
     pub(super) fn end_ways(&mut self) {
         if let Some(automaton) = &self.automaton {
@@ -226,8 +227,9 @@ impl Unit {
         }
     }
 
-    /// Goes such a way, which takes so many cycles, from where it was noted, and says what it wrote that may be
-    /// anything; none, and nothing is done, if it is not the data's, or if that is not right.
+    /// Executes such a path, which takes `cycles` cycles, from the place where it was recorded. Returns those written
+    /// words that may have any value. `None`, without any effect, if the data does not fit the path, or if these words
+    /// are not right.
     #[inline(always)]
     pub(super) fn go(
         &mut self,
@@ -244,8 +246,8 @@ impl Unit {
         Some(written)
     }
 
-    /// Lets so many cycles pass in which nothing waits in the input; false, and none does, if the next word needs no
-    /// input.
+    /// Lets this number of cycles pass, in which no word waits in the input. Returns false, without any effect, if the
+    /// next word needs no input.
     pub(super) fn wait(&mut self, cycles: u64) -> bool {
         let waits = self.program.get(self.control.pc).is_some_and(|operation| operation.has(active::TAKE));
         self.cycles += if waits { cycles } else { 0 };
@@ -253,7 +255,7 @@ impl Unit {
         waits
     }
 
-    /// The next word, and where a branch that was taken leads behind how many words.
+    /// The next word, the target of a taken branch, and the number of words before it.
     pub(super) const fn place(&self) -> (usize, u16, u8) {
         let Control { pc, target, delay, .. } = self.control;
         (pc, if delay == 0 { 0 } else { target }, delay)
@@ -263,7 +265,7 @@ impl Unit {
         (self.control.pc, self.control.target, self.control.delay) = (pc, target, delay);
     }
 
-    /// The engine without it.
+    /// The engine without the automaton.
     #[cfg(any(test, debug_assertions))]
     pub(super) fn beside(&self) -> Self {
         let state = self.beside.as_deref().cloned();
@@ -279,7 +281,7 @@ impl Unit {
         }
     }
 
-    /// Holds the automaton to an engine without it, and to that from now on.
+    /// Compares the automaton with an engine without it, which is the reference from now on.
     #[cfg(any(test, debug_assertions))]
     pub(super) fn check_unit_beside(&mut self, beside: Self) {
         assert_eq!((self.cycles, self.issued), (beside.cycles, beside.issued), "the automaton's cycles");
@@ -287,7 +289,7 @@ impl Unit {
         self.check_kept();
     }
 
-    /// What the engine does word by word, without the automaton.
+    /// The result of the engine word by word, without the automaton.
     #[cfg(any(test, debug_assertions))]
     fn run_beside(&mut self, fifos: &Fifos, feed: &[u64], now: u64, most: u64) -> (Fifos, Burst, u64) {
         let mut unit = self.beside();
@@ -298,7 +300,7 @@ impl Unit {
         (fifos, burst, issued)
     }
 
-    /// Holds the automaton to it.
+    /// Compares the automaton with this result.
     #[cfg(any(test, debug_assertions))]
     fn check_beside(&self, fifos: &Fifos, burst: Burst, expected: &(Fifos, Burst, u64)) {
         assert_eq!((burst, self.issued), (expected.1, expected.2), "the automaton's cycles");
@@ -307,7 +309,7 @@ impl Unit {
         self.check_kept();
     }
 
-    /// What is looked at later is as it is beside.
+    /// Compares all state that is read later with the reference.
     #[cfg(any(test, debug_assertions))]
     fn check_kept(&self) {
         let at = |control: &Control| {
@@ -319,7 +321,7 @@ impl Unit {
             assert_eq!(
                 kept(&self.registers, &self.control),
                 kept(&beside.0, &beside.1),
-                "what is looked at after the automaton"
+                "the state that is read after the automaton"
             );
         }
     }
@@ -332,7 +334,7 @@ impl Unit {
         let mut most = fifos.output_at().map_or(most, |at| most.min(at.saturating_sub(now)));
         let (mut cycles, mut issued, mut ran_out) = (0, 0, false);
         while cycles < most {
-            // What enters in a cycle cannot be taken in it.
+            // A word that enters in a cycle cannot be taken in the same cycle.
             let front = fifos.front();
             if fifos.has_room()
                 && let Some(word) = rest.next()
@@ -351,7 +353,7 @@ impl Unit {
                     }
                     cycles += 1;
                 }
-                // Nothing enters, so nothing changes.
+                // No word enters, so the unit waits for the rest of the burst.
                 Step::Waited if feed.is_empty() => cycles = most,
                 Step::Waited => cycles += 1,
                 Step::RanOut => {
@@ -393,7 +395,7 @@ impl Unit {
         self.control.pc
     }
 
-    /// Where a branch that was taken leads, and how many words come before.
+    /// The target of a taken branch, and the number of words before it.
     #[must_use]
     pub const fn taken(&self) -> Option<(usize, usize)> {
         let Control { target, delay, .. } = self.control;
@@ -413,7 +415,7 @@ impl Unit {
     }
 }
 
-/// One cycle of the unit.
+/// Executes one cycle of the unit.
 #[inline(always)]
 fn cycle(
     program: &[Operation],
@@ -436,8 +438,8 @@ fn cycle(
 }
 
 impl Registers {
-    /// All slots of a word but the branch: the new predicates, and what goes to the output. Each slot reads what the
-    /// word before left.
+    /// Executes all slots of a word, except the branch. Returns the new predicates, and the word for the output. Each
+    /// slot reads the results of the previous word.
     #[inline(always)]
     fn execute(&mut self, operation: &Operation, input: u64, before: u16) -> (u16, Option<u64>) {
         let is_set = |number: u8| before >> number & 1 == 1;
@@ -452,8 +454,8 @@ impl Registers {
             predicates = slot.results.enter(predicates, equal);
         }
         let mut output = None;
-        // The copy reads before ALU and input write, and writes where the ternary unit has read. Input below it: the
-        // FIFO's ports read before they write, so that of two results for one register the other one stays.
+        // The copy reads before ALU and input write, and writes where the ternary unit has read. The input follows,
+        // because the FIFO's ports read before they write. So of two results for one register, the other one stays.
         let mut copied = None;
         if operation.has(active::COPY) && is_set(operation.copy_predicate) {
             let word = *register(&mut self.alu, operation.copy_source);
@@ -500,7 +502,7 @@ const fn register(file: &mut [u64; REGISTERS], number: u8) -> &mut u64 {
 }
 
 impl Control {
-    /// The next word's place. A branch behind one that was taken is none.
+    /// Advances to the next word. A branch in the delay slot of a taken branch has no effect.
     #[inline(always)]
     fn advance(&mut self, operation: &Operation, before: u16) {
         self.pc += 1;
@@ -548,7 +550,7 @@ mod tests {
         Word { copy, ..Word::default() }
     }
 
-    /// What the program sends, given this input; the unit as it then is.
+    /// The words that the program writes for this input, and the unit afterwards.
     fn outputs(program: &[Word], input: &[u64]) -> (Vec<u64>, Unit) {
         let mut unit = Unit::new(program).unwrap();
         let mut input = input.iter().copied().peekable();
@@ -567,7 +569,7 @@ mod tests {
         (sent, unit)
     }
 
-    /// The groups of lanes, as their lowest bits and widths: written down apart from the engine's.
+    /// The groups of lanes, as their lowest bits and widths, written independently of the engine's.
     fn plain_groups(join: u32) -> Vec<(u32, u32)> {
         let mut groups = vec![(0, 16)];
         for lane in 1..4 {
@@ -601,12 +603,15 @@ mod tests {
 
         #[test]
         fn comparisons_give_each_lane_the_result_of_its_group(
-            a: u64, b: u64, like: bool, join in 0..8_u32, lanes in 0..16_u32, op in 7..13_usize, old in 0..16_u32, combine in 0..3_usize,
+            a: u64, b: u64, like: bool, join in 0..8_u32, lanes in 0..16_u32,
+            op in 7..13_usize, old in 0..16_u32, combine in 0..3_usize,
         ) {
             // Words that agree in some lanes.
             let b = if like { a ^ (b & 0xffff_0000) } else { b };
             let (op, combine) = (AluOp::ALL[op], Combine::ALL[combine]);
-            let alu = Alu { op, a: bits(1), b: bits(2), join: bits(join), lanes: bits(lanes), combine, ..Alu::default() };
+            let alu = Alu {
+                op, a: bits(1), b: bits(2), join: bits(join), lanes: bits(lanes), combine, ..Alu::default()
+            };
             let mut unit = Unit::new(&[Word { alu, ..Word::default() }]).unwrap();
             (unit.registers.alu[1], unit.registers.alu[2]) = (a, b);
             unit.control.predicates |= (old as u16) << ALU_PREDICATE;
@@ -635,10 +640,13 @@ mod tests {
         }
 
         #[test]
-        fn the_ternary_unit_compares_under_its_mask(a: u64, b: u64, mask: u64, like: bool, ignore: bool, join in 0..8_u32) {
+        fn the_ternary_unit_compares_under_its_mask(
+            a: u64, b: u64, mask: u64, like: bool, ignore: bool, join in 0..8_u32,
+        ) {
             let b = if like { a ^ (b & !mask) } else { b };
             let ternary = Ternary {
-                match0: bits(1), match1: bits(2), mask: bits(3), ignore, join: bits(join), lanes: bits(15), ..Ternary::default()
+                match0: bits(1), match1: bits(2), mask: bits(3), ignore, join: bits(join), lanes: bits(15),
+                ..Ternary::default()
             };
             let mut unit = Unit::new(&[Word { ternary, ..Word::default() }]).unwrap();
             unit.registers.ternary[1..4].copy_from_slice(&[a, b, mask]);
@@ -653,7 +661,7 @@ mod tests {
         }
 
         #[test]
-        fn predicate_functions_are_their_tables(table in 0..16_u32, a: bool, b: bool) {
+        fn predicate_functions_follow_their_truth_tables(table in 0..16_u32, a: bool, b: bool) {
             let predicate =
                 Predicate { a0: bits(8), b0: bits(9), function0: bits(table), dest0: bits(3), ..Predicate::default() };
             let mut unit = Unit::new(&[Word { predicate, ..Word::default() }]).unwrap();
@@ -663,7 +671,7 @@ mod tests {
         }
     }
 
-    /// Any word, in which many slots do nothing, so that all paths through the engine are taken.
+    /// Any word. Many of its slots do nothing, so that all paths through the engine are taken.
     fn word(words: usize) -> impl Strategy<Value = Word> {
         let choices = (0..AluOp::ALL.len() as u64, 0..3_u64, 0..3_u64, 0..3_u64, 0..words as u64);
         (any::<[u64; 3]>(), any::<u8>(), choices).prop_map(|(mut bits, idle, choices)| {
@@ -707,7 +715,7 @@ mod tests {
         prop::collection::vec(word, 1..60)
     }
 
-    /// What both engines keep, comparably.
+    /// The state that both engines keep, in comparable form.
     fn state(unit: &Unit) -> (Registers, Control) {
         let target = unit.taken().map_or(0, |(target, _)| target as u16);
         (unit.registers.clone(), Control { target, ..unit.control })
@@ -749,7 +757,8 @@ mod tests {
                 prop_assert!(burst.cycles <= *most);
                 let mut rest = feed.iter();
                 for _ in 0..burst.cycles + u64::from(burst.ran_out) {
-                    prop_assert!(written.front().is_none_or(|(at, _)| *at > now), "it ends when there is output");
+                    let has_no_output = written.front().is_none_or(|(at, _)| *at > now);
+                    prop_assert!(has_no_output, "the burst ends when there is output");
                     let front = waiting.front().copied();
                     if waiting.len() < room {
                         waiting.extend(rest.next());
@@ -783,7 +792,7 @@ mod tests {
         }
     }
 
-    /// Goes through bursts with an automaton, which is held to the engine without it at each.
+    /// Executes bursts with an automaton, and compares each with the engine without it.
     fn automated(
         program: &[Word],
         bursts: &[(Vec<u64>, usize, u64)],
@@ -796,7 +805,8 @@ mod tests {
         let (mut fifos, mut now) = (Fifos::new(room), 0);
         for (feed, words, most) in bursts {
             let mut feed = &feed[..feed.len().min(*words)];
-            // A feed enters in as many bursts as it takes, but no more than a program may stand still for.
+            // A feed may need several bursts to enter. Their number has a bound, because a program may stop to take
+            // input.
             for _ in 0..4 {
                 while fifos.take_output(now).is_some() {}
                 let burst = unit.run(&mut fifos, feed, now, *most);
@@ -814,22 +824,24 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 1_500, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn the_automaton_is_the_engine(
+        fn automaton_equals_the_engine(
             program in prop_oneof![program(), hazardous()],
-            bursts in prop::collection::vec((input(), 0..70_usize, prop_oneof![1..20_u64, 60..70_u64, Just(u64::MAX >> 1)]), 1..30),
+            bursts in prop::collection::vec(
+                (input(), 0..70_usize, prop_oneof![1..20_u64, 60..70_u64, Just(u64::MAX >> 1)]), 1..30,
+            ),
             room in 1..=super::super::fifo::MAX_WORDS,
         ) {
             let bursts: Vec<_> = bursts
                 .into_iter()
-                // Without a feed a program may wait or go round for ever.
+                // Without a feed a program may wait or loop for ever.
                 .map(|(feed, words, most)| (feed, words, most.min(200)))
                 .collect();
             automated(&program, &bursts, room, |_| {});
         }
     }
 
-    /// Programs of few registers and predicates, so that words close to each other read and write the same ones. What
-    /// the manual forbids is not in them: two writes of one word to one register.
+    /// Programs with few registers and predicates, so that words close to each other read and write the same ones. No
+    /// word writes a register twice, which the manual forbids.
     fn hazardous() -> impl Strategy<Value = Vec<Word>> {
         let few = |mut word: Word| {
             let register = |register: Bits<4>| bits::<4>(register.get() & 3);
@@ -863,7 +875,7 @@ mod tests {
         program().prop_map(move |words| words.into_iter().map(few).collect())
     }
 
-    /// Ways that were gone, and data that was refused.
+    /// Numbers of paths that were found, of executions, and of refusals of data.
     #[derive(Clone, Copy, Debug, Default)]
     struct Ways {
         found: u32,
@@ -871,8 +883,9 @@ mod tests {
         refused: u32,
     }
 
-    /// Notes the way of each burst, and goes it with this data and with other: where it can be gone, the engine does
-    /// the same word by word. `changes` are what registers hold instead, and what is added to a word of the input.
+    /// Records the path of each burst, and executes it with this data and with other data. If the path accepts the
+    /// data, the engine must do the same word by word. `changes` are values that registers have instead, and values
+    /// added to a word of the input.
     fn hold_ways(
         program: &[Word],
         bursts: &[(Vec<u64>, usize, u64)],
@@ -898,14 +911,14 @@ mod tests {
                     },
                 )
                 .collect();
-            // All words that a way takes are in the FIFO at once.
+            // All words that a path takes must be in the FIFO at once.
             let is_way =
                 !burst.ran_out && begin.fifos.waiting() + burst.sent <= super::super::fifo::MAX_WORDS;
             if let Some(mut path) = unit.tracked(&written).filter(|_| is_way) {
                 plant(&mut path);
                 ways.found += 1;
                 let is_gone = begin.go(&path, burst, &written, &[]);
-                assert!(is_gone, "its own data goes the way");
+                assert!(is_gone, "the path accepts its own data");
                 for changes in changes.chunks(3) {
                     let is_gone = begin.go(&path, burst, &written, changes);
                     *(if is_gone { &mut ways.gone } else { &mut ways.refused }) += 1;
@@ -918,7 +931,7 @@ mod tests {
         ways
     }
 
-    /// Where a way begins.
+    /// The start of a path.
     struct Begin<'a> {
         unit: Unit,
         fifos: Fifos,
@@ -928,7 +941,7 @@ mod tests {
     }
 
     impl Begin<'_> {
-        /// Goes a way with other data. Whether it was the way.
+        /// Executes a path with other data. Returns whether the path accepted it.
         fn go(&self, path: &Path, burst: Burst, written: &[Expected], changes: &[(usize, u64)]) -> bool {
             let (mut gone, mut feed) = (self.unit.clone(), self.feed.to_vec());
             gone.beside = None;
@@ -952,29 +965,29 @@ mod tests {
             let any = gone.go(path, burst.cycles, &mut entered, |_| true);
             gone.end_ways();
             let Some(any) = any else {
-                assert_eq!(before, gone.registers, "nothing is done");
+                assert_eq!(before, gone.registers, "a refused path has no effect");
                 return false;
             };
             let passed = plain.run_words(&mut fifos, &feed, self.now, self.most);
-            assert_eq!(passed, burst, "the way's cycles");
-            assert_eq!((gone.cycles, gone.issued), (plain.cycles, plain.issued), "the way's words");
-            assert!(entered.input().eq(fifos.input()), "the way's input");
+            assert_eq!(passed, burst, "the path's cycles");
+            assert_eq!((gone.cycles, gone.issued), (plain.cycles, plain.issued), "the path's words");
+            assert!(entered.input().eq(fifos.input()), "the path's input");
             let new: Vec<_> =
                 fifos.output().skip(self.fifos.output().count()).map(|(_, word)| word).collect();
             let said = written.iter().map(|expected| match expected {
                 Expected::Word(word) => *word,
                 Expected::Any(place) => any[usize::from(*place)],
             });
-            assert!(new.iter().copied().eq(said), "the way's output");
+            assert!(new.iter().copied().eq(said), "the path's output");
             gone.set_place(plain.place());
             let automaton = gone.automaton.as_ref().unwrap();
             let kept = |unit: &Unit| automaton.kept(&gone.program, &unit.registers, &unit.control);
-            assert_eq!(kept(&gone), kept(&plain), "what is looked at behind the way");
+            assert_eq!(kept(&gone), kept(&plain), "the state that is read after the path");
             true
         }
     }
 
-    /// Words, how many of them are fed, and cycles that may pass meanwhile.
+    /// Words, how many of them are fed, and the maximum number of cycles in between.
     type Fed = (Vec<u64>, usize, u64);
 
     /// Programs, bursts and changes of data.
@@ -992,13 +1005,13 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 1_500, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn a_way_that_can_be_gone_is_the_engines((program, bursts, changes) in ways()) {
+        fn accepted_paths_equal_the_engine((program, bursts, changes) in ways()) {
             hold_ways(&program, &bursts, &changes, |_| {});
         }
     }
 
     #[test]
-    fn ways_are_found_and_gone_and_what_they_forget_is_missed() {
+    fn paths_are_found_and_used_and_missing_parts_are_noticed() {
         use std::panic::{AssertUnwindSafe, catch_unwind};
 
         let mut runner = proptest::test_runner::TestRunner::deterministic();
@@ -1022,11 +1035,11 @@ mod tests {
         assert!(all.found > 500 && all.gone > 500 && all.refused > 500, "{all:?}");
         assert!(
             2 * missed > forgotten,
-            "of {forgotten} programs whose ways forget something, {missed} are found"
+            "of {forgotten} programs with a part missing from their paths, {missed} are found"
         );
     }
 
-    /// The first cycle in which the stages come to something else than both engines that know none.
+    /// The first cycle in which the staged engine differs from both other engines.
     fn difference(program: &[Word], input: &[u64], arrivals: [u64; 4], fault: Option<Fault>) -> Option<u64> {
         let (mut unit, mut plain) = (Unit::new(program).unwrap(), Plain::new(program));
         let mut staged = Staged::new(program, fault);
@@ -1041,7 +1054,7 @@ mod tests {
                     if took {
                         input.next();
                     }
-                    // It is written in the word's third cycle.
+                    // The output is written in the word's third cycle.
                     written.extend(output.map(|word| (cycle + OUTPUT_CYCLES - 1, word)));
                     took == also_took
                 }
@@ -1069,7 +1082,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 3_000, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn three_stages_with_the_papers_ports_and_paths_are_a_word_at_a_time(
+        fn three_stages_equal_one_word_at_a_time(
             program in hazardous(),
             input in input(),
             arrivals: [u64; 4],
@@ -1079,7 +1092,7 @@ mod tests {
     }
 
     #[test]
-    fn stages_that_do_something_else_are_found() {
+    fn faulty_stages_are_found() {
         let mut runner = proptest::test_runner::TestRunner::deterministic();
         let strategy = (hazardous(), input(), any::<[u64; 4]>());
         let cases: Vec<_> = (0..2_000)
@@ -1097,7 +1110,7 @@ mod tests {
     }
 
     #[test]
-    fn the_two_words_behind_a_branch_are_executed_and_their_branches_are_none() {
+    fn two_delay_slots_execute_without_their_branches() {
         let to = |target, word: Word| Word {
             branch: Branch { sense: true, target: bits(target), ..Branch::default() },
             ..word
@@ -1126,7 +1139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_needs_input_waits_whole_and_a_branch_with_it() {
+    fn word_without_input_waits_and_delays_a_pending_branch() {
         let alu = Alu {
             dest: bits(2),
             a: bits(2),
@@ -1151,7 +1164,7 @@ mod tests {
     }
 
     #[test]
-    fn constants_cannot_be_written_and_predicated_results_are_not() {
+    fn constant_registers_and_disabled_results_are_not_written() {
         let never = bits(5);
         let set = |dest: u32, predicate: Bits<4>| Alu {
             dest: bits(dest),

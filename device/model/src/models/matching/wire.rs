@@ -44,7 +44,7 @@ pub const PROTOCOL: u8 = 3;
 const WORD_BYTES: usize = 8;
 const VERSION: u8 = 2;
 
-/// Words at the begin of every frame.
+/// Words at the start of every frame.
 const LINK_WORDS: usize = 3;
 /// Index of the check word among them.
 const CHECK_WORD: usize = 2;
@@ -469,7 +469,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn sums_are_those_of_whole_words(bytes in prop::collection::vec(any::<u8>(), 0..40_000), ones: bool) {
+        fn sum_equals_the_word_by_word_sum(bytes in prop::collection::vec(any::<u8>(), 0..40_000), ones: bool) {
             let bytes = if ones { alloc::vec![0xff; bytes.len()] } else { bytes };
             let byte = |bytes: &[u8], at: usize| u64::from(bytes.get(at).copied().unwrap_or(0));
             let word = |bytes: &[u8]| (0..8).fold(0, |word, at| word << 8 | byte(bytes, at));

@@ -167,9 +167,9 @@ impl Completer {
             }
             match port.entries.iter().position(Option::is_none) {
                 Some(place) => port.entries[place] = Some(entry),
-                // Attack: a program authorizes and revokes one sender repeatedly, while the sender holds a slice from
-                // each time. Without this bound the sender's revoked entries would fill the table, which each packet
-                // searches for its sender.
+                // Attack: a program authorizes and revokes one sender repeatedly, and each time the sender fills a
+                // slice. Without this bound, the entries that wait for these slices would fill the table, which each
+                // packet searches for its sender.
                 None if port.entries.len() >= Config::MAX_AUTHORIZATIONS.into() => {
                     return Err(AuthorizeError::TableFull);
                 }
@@ -234,10 +234,10 @@ impl Completer {
             debug_assert!(false, "slices of an open port are released");
             return;
         };
-        // Only the entries that own released slices change. Attack: a program has a full queue of slices released one
-        // by one with one store. If each release checked all entries, the card would do that for each slice.
+        // Only the entries that own released slices change. Attack: one store of a program releases a full queue, slice
+        // by slice. If each release checked all entries, the card would check them all for each slice.
         let mut owners: SmallVec<[u16; 16]> = SmallVec::new();
-        // No more slices than the queue has, because the others are not stored. A sender's slices are usually
+        // At most all slices of the queue, because no others are stored. The slices of one sender are usually
         // consecutive.
         let mut places = release.places;
         effects.spend(places.end - places.start);

@@ -20,8 +20,8 @@
 //!   sender holds credit for slices that the receiver reserves for it ([`crate::parts::credit`]). So a full receive
 //!   queue holds back only the ports that send to it. Credit can be turned off ([`config::FlowControl`]).
 //! * The paper gives no cycles for a state. The model assumes one cycle for each table access and each word. This
-//!   leaves a part of the published latencies unexplained (`docs/design/SPECIFICATION.md`). Only the profile that is marked as
-//!   fitted was tuned to them.
+//!   leaves a part of the published latencies unexplained (`docs/design/SPECIFICATION.md`). Only the profile that is
+//!   marked as fitted was tuned to them.
 //! * The model discards a packet with a damaged FLIT completely, and charges no time of RX and Store for it. Hardware
 //!   that cuts through would already have written the words before the damage to host memory. It would not write the
 //!   status word, so no program could see the difference.

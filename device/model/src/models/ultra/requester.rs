@@ -223,7 +223,7 @@ impl Requester {
             return;
         };
         let window = &mut self.windows[index];
-        // Independent of whether this model received the credit before the packet or after it.
+        // The time is the same whether this model received the credit before the packet or after it.
         let opened = window.opened();
         // If the credit took longer than the probe's first wait, the card may have requested it again. Whether it did
         // depends on a clock other than model time.

@@ -42,8 +42,8 @@ impl Profile {
         const HT_CORE_IN_PS: u64 = 11 * 5_000;
         /// Section 4.
         const HT_CORE_OUT_PS: u64 = 7 * 5_000;
-        // A 16-bit HyperTransport link at 400 MHz, double data rate, moves 1.6 GB/s (the paper's reference 20): 5 ns
-        // for each word, and one word of header for each burst. Sections 3.3 and 3.4: a message is one burst each way.
+        // A 16-bit HyperTransport link at 400 MHz, double data rate, moves 1.6 GB/s (the paper's reference 20). A word
+        // takes 5 ns, and each burst has one word of header. Sections 3.3 and 3.4: a message is one burst each way.
         const HT_WORD_PS: u64 = 5_000;
         /// Section 3.3.
         const ONE_BURST_BYTES: u64 = 128;

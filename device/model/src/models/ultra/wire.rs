@@ -7,10 +7,10 @@
 //! FLIT 2..: payload, tag    one word each; 2 to 10 for data, none for the other kinds
 //! ```
 //!
-//! A FLIT is eight bytes, most significant first, and the CRC-16 of those eight bytes. From the paper: the FLIT with
-//! its CRC (section 3.1), the routing frame before header and payload, the target port (TUPID) in the header, and the
-//! tag of 128 bits in every packet (section 4). Ours, because the paper gives none: widths and order. Also ours: the
-//! Ethernet header, by which the packets share a link with IP, and connection and number, which
+//! A FLIT is eight bytes, most significant first, and the CRC-16 of those eight bytes. The paper has the FLIT with its
+//! CRC (section 3.1), and the routing frame before header and payload. It also has the target port (TUPID) in the
+//! header, and the tag of 128 bits in every packet (section 4). Widths and order are ours, because the paper gives
+//! none. Also ours are the Ethernet header, by which the packets share a link with IP, and connection and number, which
 //! [`crate::parts::credit`] needs.
 //!
 //! On a network with native framing the Ethernet header is not on the link, and the switch reads the routing FLIT
@@ -124,7 +124,7 @@ pub enum Kind {
     },
     /// Announces the limit, `number`.
     Credit,
-    /// Asks for a request; with a connection that is not zero, for a new connection instead of that one.
+    /// Asks the sender for a credit request. If the connection is not zero, asks for a new connection instead of it.
     CreditOffer,
 }
 
@@ -473,7 +473,7 @@ mod tests {
         }
 
         #[test]
-        fn a_cut_or_longer_frame_is_refused((header, words) in any_packet(), bytes in 0..200_usize) {
+        fn truncated_or_longer_frame_is_refused((header, words) in any_packet(), bytes in 0..200_usize) {
             let mut frame = header.emit(&words);
             let whole = frame.len();
             frame.resize(bytes, 0);
@@ -505,7 +505,7 @@ mod tests {
         }
 
         #[test]
-        fn check_sequences_are_those_of_the_crate(word: u64) {
+        fn check_sequences_equal_those_of_the_crate(word: u64) {
             prop_assert_eq!(check_sequence(&word.to_be_bytes()), CRC.checksum(&word.to_be_bytes()));
         }
     }

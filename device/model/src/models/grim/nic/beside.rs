@@ -1,4 +1,4 @@
-//! The NIC and the cards beside it: what it hands them, and when it takes what they send.
+//! The NIC and the peer devices on its node's bus: it delivers messages to them, and takes their messages.
 
 use super::{Grim, Port};
 use crate::fabric::ethernet::{ETHER_TYPE_CLUSTER, Frame, is_group, station_of_mac};
@@ -15,12 +15,11 @@ use crate::parts::effects::WORD_BYTES;
 use crate::parts::host_interface::BusTransfer;
 use crate::time::Time;
 
-/// Bytes that are copied into the memory of a card beside this one in a unit of work. Ours: how work is
-/// counted.
+/// Bytes that one unit of work copies into the memory of a peer device. Ours: how work is counted.
 const STORED_BYTES_IN_UNIT: u64 = 64;
 
 impl Grim {
-    /// The card beside this one that has this port.
+    /// The peer device with this port.
     pub(super) fn peripheral(&self, port: usize) -> Option<&PeripheralPort> {
         self.peripherals.iter().find(|peripheral| usize::from(peripheral.number) == port)
     }
@@ -41,7 +40,7 @@ impl Grim {
         channel_of(&mut self.ports, &mut self.peripherals, index)
     }
 
-    /// What the card counts, with what the cards beside it do.
+    /// The card's counters, with those of its peer devices.
     pub(super) fn all_counters(&self) -> Counters {
         let mut counters = self.effects.counters;
         for peripheral in &self.peripherals {
@@ -52,7 +51,7 @@ impl Grim {
         counters
     }
 
-    /// Payload of a message for a card beside this one: into its memory.
+    /// Copies payload of a message into the memory of a peer device.
     pub(super) fn store_beside(&mut self, at: Time, held: &Held, joining: &mut Joining, bytes: usize) {
         let Sink::Peripheral(payload) = &mut joining.sink else { return };
         payload.extend_from_slice(held.frame.get(HEAD_BYTES..HEAD_BYTES + bytes).unwrap_or_default());
@@ -62,7 +61,7 @@ impl Grim {
         self.effects.spend(bytes as u64 / STORED_BYTES_IN_UNIT);
     }
 
-    /// All of a message for a card beside this one is in its memory: its header follows.
+    /// All payload of a message is in the peer device's memory: the NIC now writes the header.
     pub(super) fn finish_beside(&mut self, place: usize, held: &Held, joining: Joining) {
         let Joining { fragment, sink, visible, .. } = joining;
         let (Sink::Peripheral(payload), Purpose::Handler { handler, arguments }) = (sink, fragment.purpose)
@@ -79,7 +78,7 @@ impl Grim {
         }
     }
 
-    /// A frame of ordinary networking: for the Ethernet ports of the cards beside this one.
+    /// Delivers an ordinary Ethernet frame to the Ethernet ports of peer devices. Returns false for a cluster frame.
     pub(super) fn on_ethernet(&mut self, now: Time, frame: &SharedFrame) -> bool {
         let Some(ethernet) = Frame::new_checked(frame) else { return false };
         if ethernet.ether_type() == ETHER_TYPE_CLUSTER {
@@ -96,7 +95,8 @@ impl Grim {
         true
     }
 
-    /// Cards beside this one are through with messages by `now`: what they send is due, and there is room for others.
+    /// Ends jobs of peer devices that are done by `now`: sends their output, and gives the freed room to waiting
+    /// messages.
     pub(super) fn finish_peripherals(&mut self, now: Time) {
         for index in 0..self.peripherals.len() {
             while let Some(done) = self.peripherals[index].finish(now) {
@@ -113,7 +113,7 @@ impl Grim {
         }
     }
 
-    /// A card beside this one pushes what it has to send, as far as its outbound queue has room.
+    /// A peer device pushes its messages while its outbound queue has room.
     fn push_beside(&mut self, index: usize) {
         let Self { peripherals, effects, config, messages, .. } = self;
         if let Some(peripheral) = peripherals.get_mut(index) {
@@ -121,8 +121,8 @@ impl Grim {
         }
     }
 
-    /// Messages of a card beside this one may have left its outbound queue, of which it is told where it may wait for
-    /// that. What could not be delivered is counted: it has nobody to be told to.
+    /// Messages of a peer device may have left its outbound queue. The NIC reports this if the device may wait for it.
+    /// Failed messages are only counted: a peer device has no program that could get a report.
     pub(super) fn tell_beside(&mut self, at: Time, place: usize, refused: u32, is_line_due: bool) {
         let channel = self.links[place].channel;
         let Some(index) = self.peripherals.iter().position(|peripheral| peripheral.number == channel) else {

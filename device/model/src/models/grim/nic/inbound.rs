@@ -1,5 +1,5 @@
-//! From frames to endpoints, or, where an endpoint has no room, into card memory: buffers are taken as they are needed,
-//! and a frame for which there is none is refused (section 4.1).
+//! Stores received frames at endpoints, or in card memory while an endpoint has no room. The card allocates buffers on
+//! demand, and refuses a frame for which it has none (section 4.1).
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -22,7 +22,7 @@ use crate::platform::trace_tag::TraceTag;
 use crate::time::{Span, Time};
 
 impl Grim {
-    /// A frame from the network.
+    /// A frame has arrived from the network.
     pub(super) fn on_frame(&mut self, now: Time, frame: &SharedFrame, message: Option<TraceTag>) {
         self.effects.attribute(message);
         if self.on_ethernet(now, frame) {
@@ -49,7 +49,7 @@ impl Grim {
         }
     }
 
-    /// A frame that comes in its order: part of a message, what goes in its place, or what became of messages.
+    /// Handles a numbered frame: a fragment of a message, a void, or a report.
     fn on_numbered(&mut self, now: Time, header: &Header, frame: &SharedFrame, message: Option<TraceTag>) {
         let place = self.place_of(header.source, header.channel);
         let number = Sequence::new(header.sequence);
@@ -91,13 +91,13 @@ impl Grim {
         if header.asks {
             self.answer(at, place, Kind::Acknowledgement);
         }
-        // A message that was given up leaves room for others.
+        // An abandoned message has freed room for waiting ones.
         if self.has_room_back {
             self.drain(at);
         }
     }
 
-    /// Tells the other card which frames have been taken.
+    /// Sends an acknowledgement or a refusal to the other card.
     fn answer(&mut self, now: Time, place: usize, kind: impl Fn(Failures) -> Kind) {
         let link = &self.links[place];
         let header = Header {
@@ -117,7 +117,8 @@ impl Grim {
         self.effects.attribute(message);
     }
 
-    /// A frame that is next: stored at its endpoint, or kept in card memory. False where there is room in neither.
+    /// Accepts the next frame in order: stores it at its endpoint, or keeps it in card memory. Returns false if neither
+    /// has room.
     fn accept(&mut self, at: Time, place: usize, held: Held) -> bool {
         let is_first_in_line = self.links[place].queue.is_empty();
         if is_first_in_line && self.judge(&held.fragment) != Verdict::Wait {
@@ -140,10 +141,10 @@ impl Grim {
         true
     }
 
-    /// Endpoints may have room again: what waits in card memory goes to them, the oldest first.
+    /// Endpoints may have room again: moves frames from card memory to them, the oldest first.
     pub(super) fn drain(&mut self, at: Time) {
-        // A round in which a message is given up leaves room for others: there are as many as messages that have begun,
-        // at most.
+        // A round that abandons a message frees room, so another round follows. There are at most as many rounds as
+        // partly received messages.
         loop {
             self.has_room_back = false;
             self.drain_once(at);
@@ -156,16 +157,16 @@ impl Grim {
         }
     }
 
-    /// A message waits for room, or one that may hold it has come so far.
+    /// Starts the room timer if messages wait for room and the timer is not running.
     fn mind_room(&mut self, at: Time) {
         if !self.waiting.is_empty() && !self.timers.is_running(Timer::Room, 0) {
             self.timers.start(Timer::Room, 0, at, self.config.room_timeout());
         }
     }
 
-    /// Messages have waited for long. A card that means harm could begin a long message on each of its channels and end
-    /// none: it would hold all slices and all payload room of an endpoint. What goes on for an endpoint that others
-    /// wait for has to go on.
+    /// Abandons incomplete messages that make no progress while other messages wait for their endpoint. (The attack: a
+    /// card begins a long message on each of its channels and ends none. It would hold all slices and payload room of
+    /// an endpoint.)
     pub(super) fn take_room_back(&mut self, now: Time) {
         let waiting = self.waiting.iter().filter_map(|place| self.links[*place].queue.front());
         let wanted: BTreeSet<u16> = waiting.map(|held| held.fragment.endpoint).collect();
@@ -192,7 +193,7 @@ impl Grim {
     }
 
     fn drain_once(&mut self, at: Time) {
-        // Each frame that waits is looked at once, and each queue once more.
+        // Checks each waiting frame once, and each queue once more.
         for _ in 0..self.waiting.len() {
             let Some(place) = self.waiting.pop_front() else { break };
             let failures = self.links[place].failures;
@@ -212,18 +213,19 @@ impl Grim {
                 self.waiting.push_back(place);
             }
             if self.links[place].failures != failures {
-                // All frames of these messages may have been acknowledged, and their sender has nothing more to send.
+                // The sender may have acknowledgements of all its frames and nothing more to send. So a report is
+                // necessary.
                 self.links[place].owes_report = true;
                 self.send_owed(at, place);
             }
         }
     }
 
-    /// What can be done with a frame.
+    /// Whether the endpoint of a frame can take it.
     fn judge(&self, fragment: &Fragment) -> Verdict {
         let endpoint = usize::from(fragment.endpoint);
         match self.ports.get(endpoint).and_then(Option::as_ref) {
-            // Its message has begun, or was given up.
+            // The room was reserved with the first fragment, or the message was abandoned.
             _ if fragment.offset > 0 => Verdict::Now,
             Some(port) => port.endpoint.judge(fragment, &self.regions[endpoint]),
             None => match self.peripheral(endpoint) {
@@ -233,7 +235,7 @@ impl Grim {
         }
     }
 
-    /// Stores a frame for which there is room, or drops it where there never is.
+    /// Stores a frame that has room, or drops a frame that its endpoint never takes.
     fn deliver(&mut self, at: Time, place: usize, held: &Held) {
         if held.fragment.offset == 0 {
             self.end_reception(place);
@@ -243,7 +245,7 @@ impl Grim {
         self.join(at, place, held);
     }
 
-    /// A message begins: its room is taken.
+    /// Reserves room for a message that begins.
     fn begin_reception(&mut self, at: Time, place: usize, fragment: &Fragment, verdict: Verdict) {
         let mut sink = Sink::Nowhere;
         let port = self.ports.get_mut(usize::from(fragment.endpoint)).and_then(Option::as_mut);
@@ -268,7 +270,7 @@ impl Grim {
         self.links[place].joining = Some(Joining { fragment: *fragment, joined: 0, sink, visible: at });
     }
 
-    /// A message cannot be delivered: its sender is told, with the acknowledgement of its last frame or after that.
+    /// Counts a failed message. The sender gets the report with the acknowledgement of the last frame, or after it.
     fn fail(&mut self, place: usize, fragment: &Fragment, reason: u64) {
         let counters = &mut self.effects.counters;
         match reason {
@@ -285,7 +287,7 @@ impl Grim {
         let bytes = held.payload_bytes();
         let link = &mut self.links[place];
         let Some(mut joining) = link.joining.take() else {
-            // Its message was given up.
+            // The message was abandoned.
             return;
         };
         let is_next = (held.fragment.offset, held.fragment.bytes) == (joining.joined, joining.fragment.bytes)
@@ -334,7 +336,8 @@ impl Grim {
         self.effects.card().bytes_received += bytes as u64;
     }
 
-    /// The memory of a message that comes is gone, or has to be had back: what is left of it goes nowhere.
+    /// Gives up the destination of a partly received message, whose memory is gone or is needed. The card drops the
+    /// rest.
     fn lose(&mut self, place: usize, joining: &mut Joining, reason: u64) {
         let index = usize::from(joining.fragment.endpoint);
         match core::mem::replace(&mut joining.sink, Sink::Nowhere) {
@@ -361,7 +364,7 @@ impl Grim {
         }
     }
 
-    /// All of a message is there.
+    /// Ends a completely received message.
     fn finish(&mut self, place: usize, held: &Held, joining: Joining) {
         if matches!(joining.sink, Sink::Peripheral(_)) {
             return self.finish_beside(place, held, joining);
@@ -407,14 +410,14 @@ impl Grim {
         }
     }
 
-    /// A link's last message was given up by its sender: what came of it is dropped, in card memory and at its
-    /// endpoint. Its sender is told so with the acknowledgement, unless it was told of the message before.
+    /// The sender has abandoned a link's last message. The card drops its frames in card memory and at the endpoint.
+    /// The acknowledgement reports this to the sender, unless the message's failure was reported before.
     fn end_last(&mut self, place: usize) {
         let queue = &mut self.links[place].queue;
         let mut given_up = None;
         while let Some(held) = queue.pop_back() {
             if held.is_last() {
-                // The message before is whole.
+                // The message before it is complete.
                 queue.push_back(held);
                 break;
             }
@@ -441,7 +444,7 @@ impl Grim {
         }
     }
 
-    /// What came of a message is dropped, if it is not whole.
+    /// Drops the received part of an incomplete message.
     fn end_reception(&mut self, place: usize) {
         let Some(joining) = self.links[place].joining.take() else { return };
         let index = usize::from(joining.fragment.endpoint);
@@ -460,7 +463,7 @@ impl Grim {
         }
     }
 
-    /// An endpoint is closed: what comes for it goes nowhere, and what waits for it is dropped.
+    /// Closes an endpoint: the card drops waiting and later frames for it.
     pub(super) fn end_receptions(&mut self, now: Time, index: usize) {
         for place in 0..self.links.len() {
             let is_its = |joining: &&mut Joining| usize::from(joining.fragment.endpoint) == index;

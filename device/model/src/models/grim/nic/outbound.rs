@@ -1,4 +1,4 @@
-//! From outbound queues to frames, and what becomes of these.
+//! Makes frames of outbound queues, and handles their acknowledgements, refusals and timeouts.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -17,7 +17,7 @@ use crate::parts::sequence::Sequence;
 use crate::platform::trace_tag::TraceTag;
 use crate::time::{Passage, Span, Time};
 
-/// A frame whose payload is being read.
+/// A frame whose payload the card is reading.
 #[derive(Clone, Debug)]
 pub(super) struct Reading {
     place: usize,
@@ -27,19 +27,19 @@ pub(super) struct Reading {
 }
 
 impl Grim {
-    /// When the next frame of a channel could be made, if it could.
+    /// When the card can make the next frame of a channel; none if it cannot.
     fn ready(&self, channel: usize) -> Option<Time> {
         let outgoing = self.channel(channel)?.queue.front()?;
         let place = self.places.get(&(outgoing.message.node, channel as u8));
         let can_send = place.is_none_or(|place| self.links[*place].can_send());
         let mut cutter = outgoing.cutter;
         let (bytes, _) = cutter.next(self.config.fragment_bytes());
-        // Of a fragment the first byte decides, once the last one is there.
+        // A fragment is ready when its first byte was, but only after its last byte has arrived.
         outgoing.since(bytes.end).filter(|_| can_send)?;
         outgoing.since((bytes.start + 1).min(bytes.end))
     }
 
-    /// Sends what can be sent, as long as the processor has time.
+    /// Sends frames while the processor is idle.
     pub(super) fn pump(&mut self, now: Time) {
         loop {
             let idle_at = self.processor.idle_at();
@@ -62,7 +62,7 @@ impl Grim {
         }
     }
 
-    /// Makes the next frame of a channel, for which the processor has looked for so long.
+    /// Makes the next frame of a channel, after the processor has searched for it.
     fn send_frame(&mut self, index: usize, looked: Span) {
         let most = self.config.fragment_bytes();
         let Some(channel) = self.channel_mut(index) else { return };
@@ -146,12 +146,12 @@ impl Grim {
         self.effects.frame_first(passage, frame, Some(message));
     }
 
-    /// Lets the timer of a link run as long as the link says.
+    /// Sets a link's timer to the link's next deadline.
     fn mind_timer(&mut self, place: usize) {
         self.timers.set(Timer::Again, place, self.links[place].frames.deadline());
     }
 
-    /// Frames of a link go again: they were not acknowledged in time, or a pause is over.
+    /// Retransmits frames of a link after an acknowledgement timeout or a pause.
     pub(super) fn send_again(&mut self, now: Time, place: usize) {
         let was_refused = self.links[place].frames.is_paused();
         let frames: Vec<Kept> = self.links[place].frames.expire(now).cloned().collect();
@@ -167,7 +167,7 @@ impl Grim {
         self.mind_timer(place);
     }
 
-    /// The other card says what it has taken, or that it had no room.
+    /// The other card acknowledges frames, or refuses one for which it has no room.
     pub(super) fn on_answer(&mut self, now: Time, header: &Header, failures: &Failures) {
         let Some(&place) = self.places.get(&(header.source, header.channel)) else {
             self.effects.counters.stray_acknowledgements += 1;
@@ -194,7 +194,7 @@ impl Grim {
         self.pump(now);
     }
 
-    /// The window of a link has moved: messages have left. Whether a status line is due for them.
+    /// Messages leave when a link's window moves. Returns whether the card must write a status line for them.
     fn settle(&mut self, place: usize) -> bool {
         let Self { links, ports, peripherals, .. } = self;
         let link = &mut links[place];
@@ -211,8 +211,7 @@ impl Grim {
         is_line_due
     }
 
-    /// Tells the program of a channel of messages that the other card could not deliver, or what else its status line
-    /// says now.
+    /// Writes the status line of a channel's program: failed messages of the other card, or any other change.
     pub(super) fn tell(&mut self, at: Time, place: usize, failures: &Failures, is_line_due: bool) {
         let Self { links, ports, effects, .. } = self;
         let link = &mut links[place];
@@ -227,10 +226,10 @@ impl Grim {
         if refused == 0 && !is_line_due {
             return;
         }
-        // It and lines of later launches meet on the bus in the order in which they are fed.
+        // This line and lines of later posts use the bus in the order in which the card writes them.
         effects.card().unordered += 1;
         if refused > 0 {
-            // One line for all.
+            // One status line for all failures.
             channel.page.line.refused += u64::from(refused) - 1;
             channel.page.refuse(at, failures.reason.into(), effects);
         } else {
@@ -238,7 +237,7 @@ impl Grim {
         }
     }
 
-    /// Sends what the other card has to be told in the order of frames, once the window has room for it.
+    /// Sends pending voids and reports, which are numbered frames, once the window has room.
     pub(super) fn send_owed(&mut self, now: Time, place: usize) {
         while let Some(kind) = self.links[place].take_owed() {
             let number = self.links[place].frames.next_sequence();
@@ -252,22 +251,22 @@ impl Grim {
         self.mind_timer(place);
     }
 
-    /// A frame that is no message's: a void or a report.
+    /// Header of a numbered frame without message: a void or a report.
     fn told_in_order(&self, place: usize, kind: Kind, number: FrameNumber) -> Header {
         let Link { node: destination, channel, .. } = self.links[place];
         let source = self.config.node;
         Header { source, destination, channel, kind, asks: true, sequence: number.get() }
     }
 
-    /// No more was pushed of a message that was begun: it is given up, and its program told, once. Where some of it was
-    /// sent, the other card tells: it may have refused the message before.
+    /// Abandons a message that its program has stopped pushing, and reports this to the program once. If a part of it
+    /// was sent, the other card reports it, because it may have refused the message before.
     pub(super) fn give_up(&mut self, now: Time, index: usize) {
         let Some(Port { channel, .. }) = self.ports.get_mut(index).and_then(Option::as_mut) else { return };
         let Some((message, has_begun)) = channel.give_up() else { return };
         self.effects.attribute(None);
         self.effects.counters.stalled += 1;
         if has_begun {
-            // The room of its payload is free.
+            // The status line returns the room of the payload.
             channel.page.write(now, &mut self.effects);
             let place = self.place_of(message.node, index as u8);
             self.links[place].owes_void = true;
@@ -277,7 +276,8 @@ impl Grim {
         }
     }
 
-    /// The program of a channel has ended: what it sent and was not acknowledged is void, so that nobody waits for it.
+    /// The program of a channel has ended: its unacknowledged frames become voids, so that no receiver waits for the
+    /// rest.
     pub(super) fn void_messages(&mut self, now: Time, index: usize, channel: &Channel) {
         self.effects.card().discarded_at_close += channel.queue.len() as u64;
         let begun = channel.queue.front().filter(|outgoing| outgoing.cutter.begun().is_some());

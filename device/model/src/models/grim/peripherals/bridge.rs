@@ -1,6 +1,6 @@
-//! A bridge between the cluster's network and Ethernet (section 4.3): the payload of a message goes as UDP datagrams
-//! over the card's own Ethernet port, and what ordinary sockets answer goes back as messages. It answers for each
-//! address that it was given.
+//! A bridge between the cluster's network and Ethernet (section 4.3). The bridge sends the payload of a message as UDP
+//! datagrams over the card's Ethernet port, and sends replies of ordinary sockets back as messages. It answers ARP
+//! requests for each address that a message has bound.
 //!
 //! Constants: headers are those of IP and UDP (RFC 791, RFC 768); bounds are ours.
 
@@ -17,15 +17,15 @@ use crate::nic::{Address, FrameBytes};
 
 /// Bytes of the headers of IPv4 and UDP.
 const HEADER_BYTES: usize = 20 + 8;
-/// Addresses and ports by which a bridge is known at a time. Who invents addresses makes it forget the oldest, and not
-/// grow.
+/// Maximum bound addresses and ports of a bridge. (The attack: a program binds many addresses. The bridge then drops
+/// the oldest binding, and its memory does not grow.)
 const MAX_BINDINGS: usize = 64;
-/// Routers that a datagram may pass.
+/// Maximum routers on a datagram's route.
 const TIME_TO_LIVE: u8 = 64;
-/// In place of a node: somebody else.
+/// Stands for a sender that is no node of the cluster.
 const NO_NODE: u32 = 0xffff;
 
-/// Who gets what comes to an address and a port of the bridge.
+/// The owner of an address and port of the bridge, who gets their datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Binding {
     address: [u8; 4],
@@ -46,7 +46,7 @@ impl Bridge {
         Self { seat, bindings: VecDeque::new() }
     }
 
-    /// A message goes out as datagrams, each as long as a frame can be.
+    /// Sends a message as datagrams of maximum frame length.
     pub(super) fn send(&mut self, message: &Arrival, work: &mut Work) {
         let [node, target, own, ports] = message.arguments;
         let (source, destination) = ((ports >> 16) as u16, ports as u16);
@@ -54,7 +54,7 @@ impl Bridge {
         self.bind(Binding { address: own, port: source, owner: message.from, interrupt: message.interrupt });
         let most = (self.seat.mtu_bytes as usize).saturating_sub(HEADER_BYTES).max(1);
         let parts = message.payload.chunks(most);
-        // A message without payload is a datagram without.
+        // A message without payload becomes an empty datagram.
         for part in parts.chain(message.payload.is_empty().then_some(&[][..])) {
             let mut frame = Vec::with_capacity(14 + HEADER_BYTES + part.len());
             let packet = PacketBuilder::ethernet2(self.seat.mac, mac_of_node(node as u16))
@@ -76,7 +76,7 @@ impl Bridge {
         self.bindings.push_back(binding);
     }
 
-    /// A frame that came to the Ethernet port. What is not for an address of the bridge is no business of its.
+    /// Handles a frame of the Ethernet port. The bridge ignores frames for other addresses.
     pub(super) fn on_frame(&mut self, frame: &[u8], work: &mut Work) {
         let Some(ethernet) = Frame::new_checked(frame) else { return };
         if ethernet.destination() != self.seat.mac && ethernet.destination() != BROADCAST {
@@ -90,7 +90,7 @@ impl Bridge {
                 let (from, to) = (header.source, header.destination);
                 let has_right_sum = datagram.checksum == 0
                     || datagram.calc_checksum_ipv4(&header, udp.payload()) == Ok(datagram.checksum);
-                // Of the bytes as they came: the header that was read does not have all of their bits.
+                // The sum covers the received bytes: the parsed header does not contain all of their bits.
                 let sum = Sum16BitWords::new().add_slice(ip.header().slice()).ones_complement();
                 if sum != 0 || !has_right_sum {
                     return;
@@ -111,7 +111,7 @@ impl Bridge {
         }
     }
 
-    /// Somebody asks who has an address.
+    /// Answers an ARP request for one of the bridge's addresses.
     fn on_request(&self, request: &ArpPacket, work: &mut Work) {
         let Ok(mut packet) = request.try_eth_ipv4() else { return };
         let is_own = self.bindings.iter().any(|binding| binding.address == packet.target_ipv4);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_as_many_datagrams_as_it_needs_with_right_check_sums() {
+    fn long_message_becomes_datagrams_with_valid_checksums() {
         let mut bridge = Bridge::new(SEAT);
         let payload: Vec<u8> = (0..3_000_u32).map(|byte| byte as u8).collect();
         let work = act(|work| bridge.send(&message(payload.clone()), work));
@@ -189,10 +189,10 @@ mod tests {
     }
 
     #[test]
-    fn what_a_socket_answers_goes_to_who_sent_by_that_address_and_port() {
+    fn socket_reply_goes_to_the_sender_bound_to_its_port() {
         let mut bridge = Bridge::new(SEAT);
         let before = act(|work| bridge.on_frame(&datagram(OWN, 4_000, b"early"), work));
-        assert!(before.sendings.is_empty(), "nobody has sent by it");
+        assert!(before.sendings.is_empty(), "no message has bound the address");
         act(|work| bridge.send(&message(vec![1]), work));
         let mut work = act(|work| bridge.on_frame(&datagram(OWN, 4_000, b"answer"), work));
         let sending = work.sendings.pop().unwrap();
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_comes_over_ethernet_does_no_harm_and_bindings_are_bounded() {
+    fn arbitrary_ethernet_frames_are_safe_and_bindings_bounded() {
         let mut bridge = Bridge::new(SEAT);
         for number in 0..1_000 {
             let mut message = message(vec![1]);
@@ -253,8 +253,7 @@ mod tests {
                 let mut bent = frame.clone();
                 bent[length] ^= 1 << bit;
                 let work = act(|work| bridge.on_frame(&bent, work));
-                // Of the sender's Ethernet address, and of fields that no sum covers, nobody can tell that they are
-                // bent.
+                // No receiver can detect damage of the sender's Ethernet address, or of fields without checksum.
                 let is_covered = length >= 14;
                 assert!(work.sendings.len() <= usize::from(!is_covered), "bit {bit} of byte {length}");
             }

@@ -1,5 +1,5 @@
-//! A card with a function (section 2: hardware accelerators; section 5.4: the companion FPGA card): what comes as a
-//! stream of messages goes through the function and back to its sender. The function is the user's.
+//! A card with a function (section 2: hardware accelerators; section 5.4: the companion FPGA card). It applies the
+//! function to a stream of messages and sends the results back. The user provides the function.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -12,8 +12,8 @@ use crate::nic::Address;
 pub(super) static KIND: Kind = Kind {
     name: "function-card",
     channel_key: "function_card_channel",
-    help: "The channel of a card on the node's bus that applies a function to messages: the check sequence (CRC-32) of each. \
-           docs/driver/DEVICE.md says how it gets another one. 0: the node has none.",
+    help: "The channel of a card on the node's bus that applies a function to messages: the check sequence (CRC-32) of \
+           each. docs/driver/DEVICE.md describes how to replace the function. 0: the node has no such card.",
     memory_bytes: 1 << 20,
     has_station: false,
     machines: ["function_card", "function_card"],
@@ -22,7 +22,7 @@ pub(super) static KIND: Kind = Kind {
 
 /// A function over streams of messages.
 pub trait Function: Send {
-    /// What becomes of a message. `from` says of which stream it is: each sender's messages come in order.
+    /// Returns the result for a message. `from` names the stream: the messages of each sender arrive in order.
     fn apply(&mut self, from: Address, message: &[u8]) -> Vec<u8>;
 }
 

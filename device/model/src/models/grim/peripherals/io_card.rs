@@ -11,14 +11,14 @@ use super::{Arrival, Kind, Peripheral, PeripheralSeat, Work};
 
 /// Its memory (section 6).
 const MEMORY_BYTES: u64 = 4 << 20;
-/// Of this, what holds blocks. Assumed: most of the 4 MB that the card has (section 6).
+/// Bytes of this for blocks. Assumed: most of the card's 4 MB (section 6).
 const STORAGE_BYTES: u64 = 3 << 20;
 
 pub(super) static KIND: Kind = Kind {
     name: "io-card",
     channel_key: "io_card_channel",
-    help: "The channel of an I/O card on the node's bus: an endpoint that answers pings, bridges messages to Ethernet and stores \
-           blocks, without the host. 0: the node has none.",
+    help: "The channel of an I/O card on the node's bus: an endpoint that answers pings, bridges messages to Ethernet \
+           and stores blocks, without the host. 0: the node has no such card.",
     memory_bytes: MEMORY_BYTES - STORAGE_BYTES,
     has_station: true,
     machines: ["io_card_receive", "io_card_send"],

@@ -1,10 +1,10 @@
-//! Peripherals: endpoints that are cards beside the NIC, with a channel of their own (sections 2 and 5.5).
+//! Peripherals: endpoints that are peer devices on the node's bus, each with its own channel (sections 2 and 5.5).
 //!
-//! A peripheral says what it does with a message ([`Peripheral`]) and what it is ([`Kind`]); all else is alike for all
-//! of them and in `peripheral_port`: queues in the card's own memory, a processor that handles one message at a time,
-//! transfers from card to card over the node's bus, and a ledger. Nothing of it crosses the host.
+//! A peripheral implements its handlers ([`Peripheral`]) and describes itself ([`Kind`]). `peripheral_port` has the
+//! common code: queues in the card's memory, a processor that handles one message at a time, transfers between cards
+//! over the node's bus, and a ledger. No data passes through host memory.
 //!
-//! A new one is a file of this folder, an entry of [`KINDS`], and a parameter of the model that names its channel.
+//! A new peripheral needs a file in this folder, an entry in [`KINDS`], and a parameter of the model for its channel.
 
 mod bridge;
 mod function_card;
@@ -19,18 +19,18 @@ use crate::nic::{Address, FrameBytes};
 
 pub use function_card::{CheckSequence, Function, FunctionCard};
 
-/// A message that a peripheral has, whole.
+/// A complete message at a peripheral.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// Who has sent it.
+    /// The sender.
     pub from: Address,
-    /// The handler that it is for.
+    /// Number of the handler.
     pub handler: u32,
-    /// Its integers.
+    /// Integer arguments.
     pub arguments: [u32; 4],
-    /// Its payload: at most 48 KiB.
+    /// Payload, at most 48 KiB.
     pub payload: Vec<u8>,
-    /// Its sender wants answers to interrupt it.
+    /// Replies shall interrupt the sender.
     pub interrupt: bool,
 }
 
@@ -44,29 +44,29 @@ pub(super) struct Sending {
     pub(super) interrupt: bool,
 }
 
-/// What a handler of a peripheral has its card do.
+/// Work that a handler gives to its card.
 #[derive(Clone, Debug, Default)]
 pub struct Work {
-    /// Bytes that the processor goes through, beside those of messages that it sends.
+    /// Bytes that the processor handles, in addition to those of sent messages.
     pub(super) bytes: u64,
     pub(super) sendings: Vec<Sending>,
     pub(super) frames: Vec<FrameBytes>,
 }
 
 impl Work {
-    /// The card's processor goes through so many bytes.
+    /// Charges the card's processor for handling `bytes` bytes.
     pub const fn go_through(&mut self, bytes: usize) {
         self.bytes += bytes as u64;
     }
 
-    /// Sends a message to who has sent this one. Payload has 48 KiB at most, and what is longer than the channel's
-    /// payload region is not sent, and counted.
+    /// Sends a message to the sender of the handled one. Payload has at most 48 KiB. The card counts and does not send
+    /// a message that is longer than the channel's payload region.
     pub fn answer(&mut self, to: &Arrival, handler: u32, arguments: [u32; 4], payload: Vec<u8>) {
         let Arrival { from, interrupt, .. } = *to;
         self.send(from, interrupt, handler, arguments, payload);
     }
 
-    /// Sends a message, as [`Self::answer`] does, to anybody.
+    /// Sends a message as [`Self::answer`] does, to any address.
     pub fn send(
         &mut self,
         to: Address,
@@ -84,41 +84,41 @@ impl Work {
     }
 }
 
-/// What a card beside the NIC does. It has neither clock nor thread: it is called when its processor comes to a
-/// message, and what it wants done is done when the processor is through with it.
+/// The handlers of a peer device. They have neither clock nor thread. The card calls one when its processor starts a
+/// message. The resulting work takes effect when the processor is done with the message.
 pub trait Peripheral: Send {
-    /// Handles a message. False where it has no such handler: its sender is told.
+    /// Handles a message. Returns false if the handler does not exist, which the card reports to the sender.
     fn on_message(&mut self, message: &Arrival, work: &mut Work) -> bool;
 
-    /// Handles a frame that came to its Ethernet port: to its address, or to all.
+    /// Handles a frame that its Ethernet port has received: for its address, or a broadcast.
     fn on_frame(&mut self, frame: &[u8], work: &mut Work) {
         let _ = (frame, work);
     }
 }
 
-/// Where a peripheral stands.
+/// Addresses and limits of a peripheral's position in the cluster.
 #[derive(Clone, Copy, Debug)]
 pub struct PeripheralSeat {
     /// The address of its Ethernet port, if it has one.
     pub mac: Mac,
-    /// Most bytes behind the Ethernet header of a frame.
+    /// Maximum bytes of a frame after the Ethernet header.
     pub mtu_bytes: u32,
 }
 
-/// A kind of card.
+/// A kind of peripheral.
 #[derive(Debug)]
 pub struct Kind {
     /// Its name in reports and timelines.
     pub name: &'static str,
-    /// The parameter of the model that says which channel it has; 0 where there is none.
+    /// The model's parameter for its channel; 0 for no such peripheral.
     pub channel_key: &'static str,
-    /// What the manual says of that.
+    /// Help text of that parameter.
     pub help: &'static str,
-    /// Memory for messages that come, bytes.
+    /// Bytes of memory for received messages.
     pub memory_bytes: u64,
-    /// Its Ethernet port is found by others: frames to all concern it.
+    /// Whether its Ethernet port receives broadcasts, so that other hosts find it.
     pub has_station: bool,
-    /// The machines of a profile that say what its processor takes to receive a message, and to send one.
+    /// The profile's machines that price receiving a message, and sending one.
     pub machines: [&'static str; 2],
     /// Makes one.
     pub build: fn(PeripheralSeat) -> Box<dyn Peripheral>,

@@ -1,4 +1,4 @@
-//! Block storage: what an I/O card has behind its disk ports (section 2: intelligent storage devices).
+//! Block storage at the disk ports of an I/O card (section 2: intelligent storage devices).
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -9,7 +9,7 @@ use super::{Arrival, Work};
 
 const BLOCK_BYTES: usize = STORAGE_BLOCK_BYTES as usize;
 
-/// Blocks, of which those that were never stored hold zeros.
+/// Blocks. A block that was never stored contains zeros.
 #[derive(Clone, Debug)]
 pub(super) struct Storage {
     blocks: u64,
@@ -21,12 +21,12 @@ impl Storage {
         Self { blocks: bytes / BLOCK_BYTES as u64, stored: BTreeMap::new() }
     }
 
-    /// Whether there are so many blocks from `first` on, and they fit into one message.
+    /// Whether these blocks exist from `first` on, and fit into one message.
     const fn has(&self, first: u64, count: u64) -> bool {
         count * BLOCK_BYTES as u64 <= CHANNEL_MAX_BULK_BYTES && first + count <= self.blocks
     }
 
-    /// Stores a message's payload; of a block that it does not fill the rest becomes zero.
+    /// Stores a message's payload. The rest of a partly filled block becomes zero.
     pub(super) fn store(&mut self, message: &Arrival, work: &mut Work) {
         let [first, second, third, fourth] = message.arguments;
         let mut count = message.payload.len().div_ceil(BLOCK_BYTES) as u32;

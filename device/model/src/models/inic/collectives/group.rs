@@ -1,17 +1,17 @@
-//! A group as one of its members has it: a tree over all of them, in the order in which they were named.
+//! One member's state of a group: a tree over all members, in the order of the member list.
 //!
-//! A card speaks with its parent in the tree and with its two children alone. From each of them it takes messages once
-//! and in the order in which they were sent, whatever the assembly promises of that: it counts them, and keeps those
-//! that are ahead.
+//! A card exchanges messages only with its parent in the tree and its two children. It handles each message of a
+//! neighbour once, in the order of sending, even if the assembly duplicates or reorders messages. For this it numbers
+//! messages, and keeps early ones.
 //!
-//! A group begins when all have made it: each tells its parent once its children have told it, and the first member
-//! tells all. So no card ever keeps anything of an operation of a group that its host has not made.
+//! A group begins when the hosts of all members have made it. Each member reports to its parent after its children have
+//! reported, and the first member then notifies all. So a card keeps no operation's data for a group that its host has
+//! not made.
 //!
 //! [`rounds`]: barriers and reductions; [`casts`]: multicasts.
 //!
-//! The first thing that goes wrong ends the group, here and, told from card to card, at all members that can be
-//! reached: what is open is over, and so is what is asked for later. Whoever waits asks the cards around now and then
-//! whether they are there.
+//! The first error ends the group here. Cards pass the error on, so the group ends at all reachable members. Open
+//! operations fail, and so do later ones. A waiting card probes its neighbours from time to time.
 
 mod casts;
 mod rounds;
@@ -28,11 +28,11 @@ use crate::models::inic::collectives::unit::{Io, Local};
 
 /// Children of a member in the tree.
 const CHILDREN: usize = 2;
-/// Messages of a card that may be ahead of one that is missing. A reliable assembly has no more on their way than an
+/// Maximum messages of a card after a missing one. A reliable assembly has no more packets in flight than an
 /// acknowledgement has bits. Ours: a bound.
 const MOST_AHEAD: u32 = 64;
-/// Times that a card may say that it knows nothing of a membership before that is believed: what it sent when it left
-/// is on its way, perhaps, and with it results.
+/// Number of replies that a membership is unknown before the receiver believes them. The messages that the card sent
+/// when it left the group may still be in flight, and contain results.
 const MOST_RESETS: u32 = 2;
 
 /// A message that is counted, with its data.
@@ -42,17 +42,17 @@ struct Counted {
     data: Vec<u8>,
 }
 
-/// What became of a message.
+/// How a message was handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     Taken,
-    /// It says nothing any more.
+    /// The message is obsolete.
     Ignored,
-    /// A member below has made the group, which is to be made here.
+    /// A child has made the group, and this card's host has not.
     Early,
-    /// It is for a membership that there is not.
+    /// The message names a membership that does not exist.
     Stranger,
-    /// Its sender cannot be in this group, and is told why.
+    /// The sender cannot be a member of this group, and gets the reason.
     Refused(u32),
 }
 
@@ -61,7 +61,7 @@ pub(super) enum Fate {
 pub(super) struct Link {
     pub(super) node: u16,
     is_parent: bool,
-    /// The membership that it has told; zero before.
+    /// The membership that the neighbour has announced; zero before.
     theirs: u32,
     /// Of the next message to it, and of the next one from it.
     sequence: u32,
@@ -84,7 +84,7 @@ pub(super) struct Group {
     pub(super) links: Vec<Link>,
     is_ready: bool,
     pub(super) is_started: bool,
-    /// Why it is over.
+    /// The error that ended the group.
     ended: Option<u32>,
     pub(super) rounds: Rounds,
     pub(super) casts: Casts,
@@ -122,7 +122,7 @@ impl Group {
         }
     }
 
-    /// Whether it is the first in the tree.
+    /// Whether this member is the root of the tree.
     pub(super) const fn is_root(&self) -> bool {
         self.position == 0
     }
@@ -143,18 +143,18 @@ impl Group {
                     return self.links.iter().position(|link| link.node == node);
                 }
                 Some(above) => place = above,
-                // It is not below this one.
+                // The member is not in this member's subtree.
                 None => return (!self.is_root()).then_some(0),
             }
         }
     }
 
-    /// Why it is over, where it is.
+    /// The error that ended the group; none while it runs.
     pub(super) const fn ended(&self) -> Option<u32> {
         self.ended
     }
 
-    /// Whether anything is due from other cards.
+    /// Whether the group waits for other cards.
     pub(super) fn waits(&self) -> bool {
         self.ended.is_none() && (!self.is_started || self.rounds.has_asked() || self.casts.has_own())
     }
@@ -168,7 +168,7 @@ impl Group {
         io.send(link.node, head, data);
     }
 
-    /// Sends data to a neighbour, in as many messages as that needs; without data, one.
+    /// Sends data to a neighbour, in several messages if necessary. Without data it sends one message.
     pub(super) fn send_all(&mut self, io: &mut Io<'_>, link: usize, head: Head, data: &[u8]) {
         let piece = io.unit.piece_bytes();
         if data.is_empty() {
@@ -329,7 +329,7 @@ impl Group {
         Ok(())
     }
 
-    /// Asks all neighbours whether they are there.
+    /// Probes all neighbours.
     pub(super) fn probe(&mut self, io: &mut Io<'_>) {
         (0..self.links.len()).for_each(|link| self.send(io, link, head(Kind::Probe), &[]));
     }
@@ -341,7 +341,8 @@ impl Group {
         }
     }
 
-    /// Ends the group: all that is open is over, and neighbours are told, but for the one that knows or cannot be told.
+    /// Ends the group: fails open operations, and notifies all neighbours except one that already knows or is
+    /// unreachable.
     pub(super) fn end(&mut self, io: &mut Io<'_>, result: u32, but: Option<u16>) {
         if self.ended.is_some() {
             return;
@@ -360,7 +361,7 @@ impl Group {
         open.into_iter().for_each(|local| local.tell(io, self.name, 0, result));
     }
 
-    /// A host asks for an operation of a group that is over.
+    /// The host posts an operation of a group that has ended.
     pub(super) fn refuse(&self, io: &mut Io<'_>, local: Local) {
         local.tell(io, self.name, 0, self.ended.unwrap_or(POST_LEFT));
     }

@@ -1,21 +1,20 @@
-//! What cards say to one another: small messages of one packet each, told from those of hosts by the envelope of their
-//! frames.
+//! Messages between cards, each in one packet. A bit before the paper's header distinguishes them from messages of
+//! hosts.
 //!
 //! Seven words of 32 bits, most significant byte first, then data:
 //!
 //! ```text
 //! word 0  kind 8 | code 8 | root 16
 //! word 1  group
-//! word 2  to: the receiver's membership, as it told the sender; zero where it has not
+//! word 2  to: the receiver's membership, as announced to the sender; zero before
 //! word 3  from: the sender's membership
 //! word 4  number of the message among those of this membership to that one
 //! word 5  number of the operation: of barriers and reductions of the group, or of multicasts of the root
 //! word 6  bytes of the whole operation; of READY a sum over the members, in their order
 //! ```
 //!
-//! A membership is a card's being in a group from when that is made there to when it is dropped, by a number that this
-//! card gives to no other. So what is still under way of a group that was dropped means nothing to the next one of its
-//! name.
+//! A membership is the time of a card in a group, from the group's creation there to its end. The card gives each
+//! membership a unique number. So messages in flight of a dropped group do not affect the next group of the same name.
 
 use niclab_abi::posts::{
     POST_LEFT, POST_MAX_COLLECTIVE_BYTES, POST_NOT_RELIABLE, POST_UNALIKE, POST_UNREACHABLE,
@@ -27,27 +26,27 @@ use crate::nic::FrameBytes;
 /// Bytes before the data. Ours: the format.
 pub(in crate::models::inic) const HEAD_BYTES: usize = 28;
 
-/// What a message says.
+/// Kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Kind {
-    /// To the parent: the group is made here, and at all below.
+    /// To the parent: the group is made here and in the whole subtree.
     Ready = 1,
-    /// To children: it is made everywhere.
+    /// To children: all members have made the group.
     Start,
-    /// To the parent: values of all here and below.
+    /// To the parent: combined values of this subtree.
     Up,
     /// To children: the result.
     Down,
     /// Data of a multicast.
     Cast,
-    /// The other way: all on this side have it in their memory.
+    /// Reply to a multicast: all members on this side have the data in memory.
     Taken,
-    /// The sender is a member no more, or knows of one that is not; the code says why.
+    /// The sender, or a member that it knows of, has left; the code is the reason.
     Leave,
-    /// Nothing: only that it arrives.
+    /// A probe without contents.
     Probe,
-    /// The answer to what is for a membership that there is not.
+    /// The reply to a message for a membership that does not exist.
     Reset,
 }
 
@@ -97,7 +96,7 @@ impl Head {
         message
     }
 
-    /// Reads a message; nothing where it says what none can.
+    /// Reads a message; none if it is invalid.
     pub(super) fn parse(message: &[u8]) -> Option<(Self, &[u8])> {
         let (head, data) = message.split_first_chunk::<HEAD_BYTES>()?;
         let mut words = head.as_chunks::<4>().0.iter().map(|word| u32::from_be_bytes(*word));

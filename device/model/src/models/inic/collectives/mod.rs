@@ -1,14 +1,12 @@
-//! Collectives: barriers, multicasts and reductions of groups of nodes, which cards carry out among themselves. Section
-//! 1 names them as what the architecture extends to; how, is this project's.
+//! Collectives: barriers, multicasts and reductions of groups of nodes, which cards perform without their hosts.
+//! Section 1 names them as an extension of the architecture. Ours: the design.
 //!
-//! The unit stands beside the circuit, at the edges where hosts' messages come in and go out. What cards say to one
-//! another are messages of their own, which go through the assembly like any other: that they arrive, whatever the
-//! network does, is the assembly's business, and an assembly that does not see to it carries no collectives. No host is
-//! woken in between.
+//! The unit is next to the circuit, at the edges where messages of hosts enter and leave. Cards exchange their own
+//! messages, which go through the assembly like those of hosts. The assembly must deliver them over a lossy network; an
+//! unreliable assembly supports no collectives. No host wakes during an operation.
 //!
-//! * [`group`]: a group as one member has it: its tree, its neighbours, how it begins and ends, and what it is asked
-//!   for;
-//! * [`message`]: what cards say to one another; [`unit`]: what groups act on.
+//! * [`group`]: one member's state of a group: its tree, its neighbours, its start and end, and its operations;
+//! * [`message`]: messages between cards; [`unit`]: the resources of groups.
 
 mod group;
 mod message;
@@ -34,13 +32,12 @@ use crate::parts::control::ControlError;
 use crate::parts::host_interface::HostInterface;
 use crate::time::{Span, Time};
 
-/// How long a card waits before it asks others whether they are there; each time twice as long, up to the longest.
-/// Ours: no paper has collectives.
+/// Time before a card probes other cards. Doubles with each probe, up to the maximum. Ours: no paper has collectives.
 const FIRST_PROBE: Span = Span::from_ns(10_000_000);
 /// Ours: as the first.
 const LONGEST_PROBE: Span = Span::from_ns(1_000_000_000);
 
-/// What a member below has told of a group that is not made here.
+/// Announcement of a child for a group that this card's host has not made.
 #[derive(Clone, Copy, Debug)]
 struct Early {
     theirs: u32,
@@ -50,19 +47,19 @@ struct Early {
 /// The unit.
 pub(super) struct Collectives {
     groups: BTreeMap<u32, Group>,
-    /// By node and group. Of each node as many as it can have groups.
+    /// Announcements by node and group. For each node at most its maximum number of groups.
     early: BTreeMap<(u16, u32), Early>,
     unit: Unit,
-    /// Whether the assembly delivers.
+    /// Whether the assembly is reliable.
     is_reliable: bool,
     /// Memberships so far.
     memberships: u32,
-    /// When others are asked whether they are there, and how long that was put off.
+    /// Time of the next probe, and the delay before it.
     probe: Option<(Time, Span)>,
 }
 
 impl Collectives {
-    /// Of a card with this assembly.
+    /// For a card with this assembly.
     pub(super) fn new(interface: &HostInterface, assembly: &Checked) -> Self {
         let mut collectives = Self {
             groups: BTreeMap::new(),
@@ -81,7 +78,7 @@ impl Collectives {
         self.unit.set_packet_bytes(packet_bytes(assembly) as usize);
     }
 
-    /// The card has another assembly. Groups live on, but where it loses messages.
+    /// The card has loaded another assembly. Groups continue, unless the new assembly is unreliable.
     pub(super) fn on_assembly(&mut self, now: Time, assembly: &Checked, card: &mut Card) {
         self.use_assembly(assembly);
         if !self.is_reliable {
@@ -91,7 +88,7 @@ impl Collectives {
         }
     }
 
-    /// Lets a group do something, if there is one of this name.
+    /// Runs a function on the group of this name, if it exists.
     fn with<R>(
         &mut self,
         at: Time,
@@ -104,7 +101,7 @@ impl Collectives {
         Some(act(group, &mut io))
     }
 
-    /// Lets all groups do something.
+    /// Runs a function on all groups.
     fn with_all(&mut self, at: Time, card: &mut Card, act: impl Fn(&mut Group, &mut Io<'_>)) {
         for group in self.groups.values_mut() {
             let mut io = Io { card, unit: &mut self.unit, at };
@@ -115,7 +112,7 @@ impl Collectives {
     /// Makes a group.
     ///
     /// # Errors
-    /// Why there can be no such group.
+    /// Why the group is invalid.
     pub(super) fn make(
         &mut self,
         now: Time,
@@ -154,10 +151,10 @@ impl Collectives {
         Ok(())
     }
 
-    /// Drops a group: what its host waits for is over.
+    /// Drops a group, and ends the operations for which its host waits.
     ///
     /// # Errors
-    /// Where there is none.
+    /// The group does not exist.
     pub(super) fn drop_group(&mut self, now: Time, name: u32, card: &mut Card) -> Result<(), ControlError> {
         let ended = self.with(now, name, card, |group, io| group.end(io, POST_LEFT, None));
         ended.ok_or(ControlError::NotFound)?;
@@ -165,7 +162,7 @@ impl Collectives {
         Ok(())
     }
 
-    /// The host asks for an operation, whose memory is sound.
+    /// The host posts an operation with valid memory.
     ///
     /// # Errors
     /// The result that says why it is refused.
@@ -204,7 +201,7 @@ impl Collectives {
         }
     }
 
-    /// The answer to a read. Returns whether it was the unit's.
+    /// Accepts the data of a read. Returns whether the read belongs to the unit.
     pub(super) fn on_data(
         &mut self,
         now: Time,
@@ -230,8 +227,7 @@ impl Collectives {
         true
     }
 
-    /// Takes what the card has heard of other cards. Returns the next message that is to be sent to one, once all is
-    /// taken.
+    /// Handles all messages of other cards that the card has received. Then returns the next message to send.
     pub(super) fn next(&mut self, now: Time, card: &mut Card) -> Option<(Time, Message)> {
         while let Some(news) = card.take_news() {
             match news {
@@ -273,7 +269,7 @@ impl Collectives {
         }
     }
 
-    /// A member below has made a group that is not made here, or not yet made anew.
+    /// A child has made a group that this card's host has not made, or not made again.
     fn on_early(&mut self, source: u16, told: &Head, card: &mut Card) {
         let known = self.early.range((source, 0)..=(source, u32::MAX));
         let key = (source, told.group);
@@ -285,20 +281,20 @@ impl Collectives {
         self.early.insert(key, Early { theirs: told.from, check: told.total });
     }
 
-    /// A message for a membership that there is not.
+    /// A message for a membership that does not exist.
     fn on_stranger(&mut self, at: Time, source: u16, told: &Head, card: &mut Card) {
         let key = (source, told.group);
         match told.kind {
             Kind::Leave if self.early.get(&key).is_some_and(|early| early.theirs == told.from) => {
                 self.early.remove(&key);
             }
-            // Nobody is answered who has left, or who asks whether anybody is there before anybody can be.
+            // A sender that has left gets no answer, nor does one that probes before the group can exist.
             Kind::Leave | Kind::Reset | Kind::Ready => card.effects.counters.collective_strays += 1,
             Kind::Probe if told.to == 0 => {}
             _ => {
                 card.effects.counters.collective_strays += 1;
                 let answer = Head { group: told.group, to: told.from, from: told.to, ..head(Kind::Reset) };
-                // A message to nobody has no answer that could be told from others.
+                // The answer to a message without receiver could not be distinguished from others.
                 if told.to != 0 {
                     Io { card, unit: &mut self.unit, at }.send(source, answer, &[]);
                 }
@@ -323,12 +319,12 @@ impl Collectives {
         });
     }
 
-    /// When it has something to do though nothing comes.
+    /// The next deadline.
     pub(super) fn deadline(&self) -> Option<Time> {
         self.probe.map(|(at, _)| at)
     }
 
-    /// Asks others whether they are there, where it is time to.
+    /// Probes other cards if the time has come.
     pub(super) fn on_timeout(&mut self, now: Time, card: &mut Card) {
         let Some((_, wait)) = self.probe.filter(|(at, _)| *at <= now) else { return };
         self.with_all(now, card, |group, io| {
@@ -340,7 +336,7 @@ impl Collectives {
         self.probe = Some((now + wait, wait));
     }
 
-    /// Looks whether anything is waited for.
+    /// Starts or stops the probes: groups need them only while they wait for other cards.
     pub(super) fn watch(&mut self, now: Time) {
         let waits = self.groups.values().any(Group::waits);
         self.probe = if waits { self.probe.or(Some((now + FIRST_PROBE, FIRST_PROBE))) } else { None };

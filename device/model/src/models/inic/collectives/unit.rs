@@ -1,4 +1,4 @@
-//! What groups act on: the unit's machine, host memory by way of the card, and messages that are to be sent.
+//! Resources of groups: the unit's machine, host memory through the card, and messages to send.
 
 use alloc::collections::{BTreeMap, VecDeque};
 
@@ -13,10 +13,10 @@ use crate::parts::host_interface::Machine;
 use crate::parts::port::Promise;
 use crate::time::Time;
 
-/// The least that a message has room for behind its head, however short the assembly makes packets. Ours: a bound.
+/// Minimum data of a message after its header, even with short packets. Ours: a bound.
 const LEAST_PIECE_BYTES: usize = 32;
 
-/// An operation that the host has asked for.
+/// An operation that the host has posted.
 #[derive(Debug)]
 pub(super) struct Local {
     pub(super) user: u64,
@@ -27,7 +27,7 @@ pub(super) struct Local {
 }
 
 impl Local {
-    /// Tells the host what became of it.
+    /// Reports the operation's result to the host.
     pub(super) fn tell(self, io: &mut Io<'_>, group: u32, moved: usize, result: u32) {
         let Self { user, memory, interrupt, place } = self;
         let event = PostEvent {
@@ -94,7 +94,7 @@ impl Unit {
         }
     }
 
-    /// The assembly's packets have so many bytes.
+    /// Sets the length of the assembly's packets.
     pub(super) const fn set_packet_bytes(&mut self, bytes: usize) {
         self.message_bytes = bytes;
     }
@@ -119,7 +119,7 @@ pub(super) struct Io<'a> {
 }
 
 impl Io<'_> {
-    /// Works on so many bytes.
+    /// Charges work on this number of bytes.
     pub(super) fn work(&mut self, bytes: usize) {
         self.at = self.card.effects.interface.work(&mut self.unit.machine, self.at, bytes as u64).end;
         self.card.effects.spend(bytes as u64 >> 6);

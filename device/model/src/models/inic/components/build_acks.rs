@@ -1,4 +1,4 @@
-//! Says what is acknowledged, with each packet that goes to a node and, where none does, by itself (section 4.4).
+//! Makes acknowledgements: with each packet to a node, or in a separate packet if none is sent (section 4.4).
 
 use crate::models::inic::arrivals::{Arrival, Arrivals, MASK_BITS, Number};
 use crate::models::inic::circuit::{Component, Io};

@@ -1,4 +1,4 @@
-//! Drops the data of packets that any of those who judge them wants dropped (section 4.8).
+//! Drops the data of a packet if any checking component requests it (section 4.8).
 
 use crate::models::inic::circuit::{Component, Io};
 use crate::models::inic::token::{Token, Verdict};

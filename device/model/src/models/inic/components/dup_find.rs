@@ -1,5 +1,5 @@
-//! Finds packets whose number has come before (section 4.6). Their data is dropped; their headers go on, so that an
-//! acknowledgement that was lost is repeated.
+//! Finds packets whose number has arrived before (section 4.6). It drops their data and passes their headers on, so
+//! that the card repeats a lost acknowledgement.
 
 use crate::models::inic::arrivals::{Arrival, Arrivals, Number};
 use crate::models::inic::circuit::{Component, Io};
@@ -23,7 +23,7 @@ pub(in crate::models::inic) struct DupFind {
 }
 
 impl DupFind {
-    /// One that remembers so many packets behind one that is missing.
+    /// Creates a component that remembers this number of packets after a missing one.
     pub(in crate::models::inic) fn new(beyond: u32, first: Number) -> Self {
         Self { beyond, arrivals: Numbered::new(first) }
     }

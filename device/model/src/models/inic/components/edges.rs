@@ -1,4 +1,4 @@
-//! The card's edges: where tokens come in, and where they go out. And the stub, which closes a port that is not used.
+//! The card's edges, at which tokens enter and leave the circuit, and the stub, which terminates an unused port.
 
 use crate::models::inic::circuit::{Component, Io};
 use crate::models::inic::token::Token;
@@ -23,7 +23,7 @@ impl Component for WireOut {
     }
 }
 
-/// Takes whatever comes, and says nothing (section 4.1).
+/// Consumes all tokens and produces none (section 4.1).
 pub(in crate::models::inic) struct Stub;
 
 impl Component for Stub {

@@ -1,13 +1,13 @@
-//! Says which packet is next (section 4.3): cuts messages into packets, keeps them until they are acknowledged, and
-//! sends them again where they are not.
+//! Chooses the next packet (section 4.3): cuts messages into packets, keeps them until their acknowledgement, and
+//! retransmits packets without one.
 //!
-//! To each node at most the outstanding limit of packets is not acknowledged. When a timer expires, the last of them
-//! goes again, which makes the receiver say what it has; what it then does not have goes again, too. A 0 before a 1 in
-//! a mask is a packet that was lost: it goes again at once, unless it was sent after the one that came.
+//! The outstanding limit bounds unacknowledged packets to each node. When a timer expires, the component retransmits
+//! the last of them. The receiver then acknowledges what it has, and the component retransmits the rest. A 0 before a 1
+//! in a mask is a lost packet. The component retransmits it at once, unless it was sent after the packet that arrived.
 //!
-//! A node that does not answer so many expiries in a row fails all messages to it. Its packets keep their numbers and
-//! lose their data, so that the next message still follows the last one that came: they go again, void, with the next
-//! message.
+//! After `retries` consecutive expiries without answer, all messages to the node fail. Their packets keep their numbers
+//! and lose their data, so that the next message continues the number sequence. They are retransmitted as void packets
+//! together with the next message.
 //!
 //! Constants: ours.
 
@@ -42,11 +42,11 @@ pub(in crate::models::inic) struct Parameters {
     pub(in crate::models::inic) packet_bytes: u64,
     pub(in crate::models::inic) outstanding_limit: usize,
     pub(in crate::models::inic) is_placed: bool,
-    /// Expiries in a row after which a node is given up; zero: none.
+    /// Consecutive expiries after which messages to a node fail; zero: never.
     pub(in crate::models::inic) retries: u32,
 }
 
-/// A packet that is not acknowledged.
+/// An unacknowledged packet.
 #[derive(Clone, Copy, Debug)]
 struct Outstanding {
     /// The message; none where it failed.
@@ -54,9 +54,9 @@ struct Outstanding {
     is_last: bool,
     for_card: bool,
     message: Option<TraceTag>,
-    /// A mask has told of it, and packets before it are missing.
+    /// A mask has acknowledged it while earlier packets are missing.
     is_there: bool,
-    /// It waits to go again.
+    /// It waits for its retransmission.
     is_queued: bool,
     /// Its place among all that was sent to the node, the last time it was.
     order: u64,
@@ -77,15 +77,15 @@ struct Link {
     is_begun: bool,
     oldest: Number,
     outstanding: VecDeque<Outstanding>,
-    /// Packets that go again.
+    /// Packets to retransmit.
     again: VecDeque<Number>,
     /// Packets sent so far, each time counted.
     sent: u64,
     /// Expiries since the node was heard of.
     expiries: u32,
-    /// The last packet went again, to be told what is missing.
+    /// The last packet was retransmitted, to make the receiver report missing packets.
     is_probing: bool,
-    /// The node was given up.
+    /// The node does not answer, and its messages have failed.
     is_down: bool,
     /// It is among those that take turns.
     is_waiting: bool,
@@ -166,10 +166,10 @@ impl Genp {
             return None;
         };
         let acknowledged = base.next().ahead_of(link.oldest) as usize;
-        // The lowest bit of a mask is that of the packet that is missing. Were it believed, a node could have all
-        // packets be there and none acknowledged: nothing would go again, no timer would run, and its messages would
-        // never end. Nor one that acknowledges what has not left: its data is still to be read, and then kept for
-        // nobody.
+        // The lowest bit of a mask is that of the missing packet, and must be zero. (The attack: a node sets it, so
+        // that all packets have arrived and none is acknowledged. Then no packet is retransmitted, no timer runs, and
+        // messages never end.) An acknowledgement of a packet that was not sent is invalid as well: its data is still
+        // to be read, and would then stay in memory.
         let (oldest, mut first) = (link.oldest, link.outstanding.iter().take(acknowledged).zip(0..));
         let has_left = first.all(|(packet, index)| packet.has_left(node, oldest.plus(index), card));
         if acknowledged > link.outstanding.len() || mask & 1 != 0 || !has_left {
@@ -177,10 +177,10 @@ impl Genp {
             return None;
         }
         if acknowledged == 0 && base.next() != link.oldest {
-            // An older one, that came late.
+            // An older acknowledgement, which arrived late.
             return None;
         }
-        // It is there, whatever it has room for.
+        // The node answers, even if it has no room.
         link.expiries = 0;
         let mut is_progress = acknowledged > 0;
         for mut packet in link.outstanding.drain(..acknowledged) {
@@ -237,7 +237,7 @@ impl Genp {
             return;
         }
         link.is_probing = true;
-        // The last of those that are not there: of the others the memory is free.
+        // The last packet that has not arrived: memory of arrived ones is free.
         let oldest = link.oldest;
         let last = link.outstanding.iter_mut().enumerate().rev().find(|(_, packet)| !packet.is_there);
         if let Some((index, packet)) = last

@@ -1,4 +1,4 @@
-//! Cuts messages into packets as soon as they are there, and forgets them (section 5): the stub in the place of `genp`.
+//! Cuts posted messages into packets and keeps none of them (section 5). It replaces `genp` without acknowledgements.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;

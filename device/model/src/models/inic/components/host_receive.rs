@@ -1,11 +1,11 @@
-//! Joins packets to messages in the host's memory.
+//! Reassembles messages from packets in the host's memory.
 //!
-//! The header names neither message nor offset. Where packets come in order, the one that is marked as the last ends a
-//! message, and the next begins one. Where they do not, the sender puts a word before the data of each: number of the
-//! message, and of the packet in it.
+//! The header contains neither message nor offset. If packets arrive in order, the packet that is marked as the last
+//! ends a message, and the next packet begins one. Otherwise the sender puts a word before the data of each packet: the
+//! number of the message, and the packet's number in it.
 //!
-//! A message gets the room that was posted first when its first packet comes. While there is none its packets wait in
-//! the card's memory; those of other nodes pass.
+//! When a message's first packet arrives, the message gets the room that was posted first. Without room its packets
+//! wait in the card's memory, and packets of other nodes may overtake them.
 //!
 //! Constants: ours.
 
@@ -23,13 +23,13 @@ use crate::models::inic::token::{Data, Token};
 use crate::platform::trace_tag::TraceTag;
 use crate::time::Time;
 
-/// Packets of a message that may be there behind one that is missing. A network that loses one packet of a long message
-/// fills no more memory than that.
+/// Maximum packets of a message that may arrive after a missing one. This bounds the memory for a long message with a
+/// lost packet.
 const MAX_AHEAD: usize = 4_096;
 
-/// Later messages of a node that may begin before one of which packets are missing is given up, and messages that are
-/// remembered once they ended: what comes of them then is dropped. A reliable sender is never so far ahead of a packet
-/// that is missing: the mask of an acknowledgement has 32 bits.
+/// Maximum later messages of a node that begin before the card gives up a message with missing packets. Also the number
+/// of ended messages that it remembers, to drop their late packets. A reliable sender is never this far ahead of a
+/// missing packet, because the mask of an acknowledgement has 32 bits.
 const MESSAGES_BEHIND: u32 = 64;
 
 /// A message of which packets are missing.
@@ -83,7 +83,7 @@ impl Open {
 struct Peer {
     /// By number of the message, in the order of numbers; one at most, numbered zero, where packets come in order.
     open: BTreeMap<u32, Open>,
-    /// Where packets come in order: the rest of a message that nobody wants.
+    /// If packets arrive in order: the card drops the rest of the current message.
     is_skipping: bool,
     /// Messages of several packets that ended.
     ended: VecDeque<u32>,
@@ -125,7 +125,7 @@ pub(in crate::models::inic) struct HostReceive {
 }
 
 impl HostReceive {
-    /// Of packets with so many bytes of a message.
+    /// For packets with this number of payload bytes.
     pub(in crate::models::inic) fn new(is_placed: bool, packet_bytes: u64, first: Number) -> Self {
         Self {
             is_placed,
@@ -187,8 +187,7 @@ impl HostReceive {
         card: &mut Card,
     ) -> Option<Box<Data>> {
         let Some(Place { message, packet }) = place_of(&data) else {
-            // It is void: which message it was of nobody says. What is missing of that one is found by those that
-            // follow.
+            // A void packet does not name its message. Later packets reveal what that message misses.
             return None;
         };
         // A packet behind which there can be no number would make a message of none of its packets whole.
@@ -324,7 +323,7 @@ impl Component for HostReceive {
         let source = data.source;
         let peer = self.peers.of(source);
         let has_waiting = !peer.waiting.is_empty();
-        // What is of a message that has room waits for nobody: those that wait may wait for this very message's room.
+        // A packet of a message with room must not wait for other packets, which may wait for this very message's room.
         let has_room =
             self.is_placed && place_of(&data).is_some_and(|place| peer.open.contains_key(&place.message));
         let kept = if has_waiting && !has_room { Some(data) } else { self.on_data(worked, data, io.card) };

@@ -1,5 +1,5 @@
-//! Says when the host is interrupted (section 4.10): after so many bytes, for messages of some size, of some node. All
-//! of it can be changed while it runs.
+//! Decides when the card interrupts the host (section 4.10): after a number of bytes, for messages above some length,
+//! or from some node. Drivers can change all rules at run time.
 
 use niclab_abi::posts::POST_ANY_SOURCE;
 
@@ -10,9 +10,9 @@ use crate::models::inic::token::{Data, Token};
 /// The rules. Zero turns one off.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::models::inic) struct Rules {
-    /// An interrupt for so many bytes that came; what is more counts for the next.
+    /// An interrupt for each such number of received bytes. Excess bytes count for the next interrupt.
     pub(in crate::models::inic) rcv_chunk_size: u64,
-    /// An interrupt for each message that is so long.
+    /// An interrupt for each message of at least this length.
     pub(in crate::models::inic) min_message_bytes: u64,
     /// An interrupt at the end of a message when bytes are pooled.
     pub(in crate::models::inic) at_end: bool,

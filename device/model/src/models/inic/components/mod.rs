@@ -1,9 +1,10 @@
-//! The components, one file each: one function of a protocol (section 4). What joins them is an assembly.
+//! The components, one file each. A component is one function of a protocol (section 4); an assembly connects them.
 //!
 //! | block | components |
 //! |---|---|
 //! | A, forming packets | [`xmit`], [`rate_control`] |
-//! | B, flow control | [`genp`], [`genp_unreliable`], [`build_acks`], [`timer`], [`dup_find`], [`order_pkts`], [`drop_pkt`], [`selective_repeat`], [`mitigate`] |
+//! | B, flow control | [`genp`], [`genp_unreliable`], [`build_acks`], [`timer`], [`dup_find`], [`order_pkts`] |
+//! | B, flow control (continued) | [`drop_pkt`], [`selective_repeat`], [`mitigate`] |
 //! | C, receiving | [`rcv_pkt`], [`bad_pkt_filter`], [`split_packet`] |
 //! | none: the card's edges | [`edges`], [`host_receive`] |
 

@@ -1,9 +1,9 @@
-//! Lets packets pass in the order of their numbers (section 4.7). Of a packet that is ahead of one that is missing data
-//! and header are dropped, so that acknowledgements do not tell of it.
+//! Passes packets on in the order of their numbers (section 4.7). It drops data and header of a packet after a missing
+//! one, so that no acknowledgement contains it.
 //!
-//! One thing the paper leaves open: a timer sends the last packet again to be told what is missing. If that packet is
-//! dropped here without a word, nobody ever says. So the header of a dropped packet that is marked as sent again goes
-//! on, marked as dropped: it is answered, and not counted as arrived.
+//! The paper leaves one case open. After a timeout the sender retransmits the last packet, to make the receiver report
+//! missing packets. If this component dropped that packet silently, no report would follow. So it passes on the header
+//! of a dropped retransmission, marked as dropped. The card answers it, and does not count it as arrived.
 
 use crate::models::inic::arrivals::Number;
 use crate::models::inic::circuit::{Component, Io};

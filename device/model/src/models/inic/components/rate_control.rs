@@ -1,5 +1,5 @@
-//! Lets one packet go in each interval, and never several at once to make up for it (section 4.9; designed there, not
-//! built). A packet's own instant says when it may go, so that there is no timer.
+//! Sends at most one packet in each interval, without bursts after idle intervals (section 4.9; designed there, not
+//! built). The packet's own time determines when it may leave, so the component needs no timer.
 
 use crate::models::inic::circuit::{Component, Io};
 use crate::time::{Span, Time};

@@ -1,9 +1,9 @@
-//! Takes frames from the network interface (section 4.8): over the card's own bus into its memory.
+//! Moves frames from the network interface over the card's internal bus into its memory (section 4.8).
 //!
-//! Each node's packets that wait for room in the host's memory have a share of the card's. Whatever other nodes send,
-//! and however long a program posts no room, the packet that completes a message for which there is room finds memory:
-//! behind it no more than the outstanding limit can wait. A packet for which there is none is marked: its header is
-//! still read.
+//! Each node has a share of the card's memory, for packets that wait for room in the host's memory. So a packet that
+//! completes a message with room always finds memory, regardless of other nodes and of programs that post no room. At
+//! most the outstanding limit of packets can wait after it. A packet without memory is marked, and its header is still
+//! read.
 
 use crate::fabric::ethernet::{self, node_of_mac};
 use crate::models::inic::circuit::{Component, Io};
@@ -17,7 +17,7 @@ pub(in crate::models::inic) struct RcvPkt {
 }
 
 impl RcvPkt {
-    /// With so much memory for packets that wait, of so many nodes.
+    /// Divides the memory for waiting packets among the nodes.
     pub(in crate::models::inic) fn new(memory_bytes: usize, nodes: u32) -> Self {
         Self { share_bytes: (memory_bytes / nodes.max(1) as usize).max(LEAST_SHARE_BYTES) }
     }

@@ -1,5 +1,6 @@
-//! Keeps packets that are ahead of one that is missing, and lets them pass when it has come: only what was lost goes
-//! again (announced in section 4.7). It finds duplicates as well: to order packets it must know which have come.
+//! Keeps packets after a missing one, and passes them on when the missing one arrives. So the sender retransmits only
+//! lost packets (announced in section 4.7). The component also finds duplicates, since it must know which packets
+//! arrived.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};

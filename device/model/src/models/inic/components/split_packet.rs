@@ -1,10 +1,10 @@
-//! Takes a packet apart into header and data (section 4.2). With `xmit` the only one that knows the format: numbers
-//! leave it as wide as any format may need, so that all other components stay as they are when the format changes.
+//! Splits a packet into header and data (section 4.2). Only this component and `xmit` know the format. Its output
+//! numbers have the same width for all formats, so that other components do not depend on the format.
 //!
-//! What a header says of its sender is believed, as on any network whose cards alone send its frames. Nobody else does
-//! here: a card writes its own number, whatever a program asks for or an image says, and of a guest's Ethernet function
-//! the shell takes no frame of this kind (`ethernet_forged_cluster_frame`). Whoever could send in the name of a node
-//! could have it and this one send again for ever.
+//! The component trusts the sender in a header, as on any network on which only its cards send. A card always writes
+//! its own number, and neither programs nor images can change it. The shell accepts no such frame from a guest's
+//! Ethernet function (`ethernet_forged_cluster_frame`). (The attack: with a forged sender a guest makes two nodes
+//! retransmit forever.)
 
 use alloc::boxed::Box;
 
@@ -38,7 +38,7 @@ pub(in crate::models::inic) struct SplitPacket {
 }
 
 impl SplitPacket {
-    /// Of a card in a cluster of so many nodes.
+    /// For a card in a cluster of `nodes` nodes.
     pub(in crate::models::inic) fn new(dialect: Dialect, nodes: u32, first: Number) -> Self {
         Self { dialect, nodes, last: Numbered::new(first) }
     }
@@ -122,7 +122,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn numbers_are_widened_whatever_the_format_and_however_they_wrap(
+        fn numbers_are_widened_in_all_formats_and_after_wraps(
             first: u32,
             steps in prop::collection::vec(-100_i64..100, 1..100),
             format in prop::sample::select(alloc::vec![Format::Seq24Node4, Format::Seq8Node12]),

@@ -1,8 +1,8 @@
-//! Tells when a node has been silent for too long (section 4.5): a timer for each node, started anew with each packet
+//! Detects that a node has been silent for too long (section 4.5): a timer for each node, restarted with each packet
 //! that is sent to it.
 //!
-//! Beyond the paper the wait doubles with each expiry after which nothing was acknowledged. A node whose program posts
-//! no room for a second is asked some twenty times and not a thousand.
+//! Beyond the paper, the timeout doubles with each expiry without acknowledgement. So a node whose program posts no
+//! room for a second gets some twenty retransmissions instead of a thousand.
 //!
 //! Constants: ours.
 

@@ -1,5 +1,5 @@
-//! Makes packets (section 4.2): fetches the data of the next packet, and writes the head before it. With `split_packet`
-//! the only one that knows the format.
+//! Makes packets (section 4.2): fetches the data of the next packet, and writes its header. Only this component and
+//! `split_packet` know the format.
 
 use alloc::boxed::Box;
 

@@ -1,11 +1,11 @@
-//! Another assembly under running guests: the one before drains, the FPGAs are programmed (section 1: in milliseconds),
-//! and the host is told.
+//! Firmware reload under running guests: the old assembly drains, the card programs the FPGAs (section 1: in
+//! milliseconds), and reports this to the host.
 //!
-//! From the beginning on, messages that are posted wait in the card. What was posted before ends by the assembly
-//! before: it is sent, acknowledged where that is waited for, and what has come waits no longer for room. When an
-//! assembly cannot end, because a node does not answer or a program posts no room, and nothing comes to its end for
-//! [`DRAIN_LIMIT`], it is given up: what is left fails by name. While the FPGAs are programmed frames that come are
-//! lost. Port, regions, room and messages that wait are the card's, and stay.
+//! Messages that programs post during the reload wait in the card. The old assembly finishes earlier messages: it sends
+//! them, gets their acknowledgements if it uses them, and received packets no longer wait for room. An assembly may be
+//! unable to finish, because a node does not answer or a program posts no room. If no message ends for [`DRAIN_LIMIT`],
+//! the card gives the assembly up, and each remaining message fails. While the card programs the FPGAs, it loses frames
+//! that arrive. Port, regions, room and waiting messages belong to the card, and stay.
 //!
 //! Constants: ours.
 
@@ -29,57 +29,56 @@ use crate::models::inic::token::{Message, Token};
 use crate::nic::hand_over::{HandOver, HandOverError, Progress, Switch};
 use crate::time::{Span, Time};
 
-/// How long an assembly that drains may get nowhere, in model time. Far longer than any round trip, and shorter than
-/// the patience of people and of simulations. Live it is as long in wall time: programs that post no room may merely
-/// have lost their cores.
+/// How long a draining assembly may make no progress, in model time. Far longer than any round trip, and shorter than
+/// the timeouts of users and simulations. In live runs it is as long in wall time, because programs that post no
+/// room may only be without a core.
 const DRAIN_LIMIT: Span = Span::from_ns(2_000_000_000);
 
-/// How long it may go on getting somewhere by nothing but messages that come: from cards that take no other assembly
-/// they never end.
+/// How long received messages alone may count as progress. Cards that do not reload may send messages without end.
 const LONGEST_WAIT: Span = Span::from_ns(30_000_000_000);
 
 /// The machine that programs the FPGAs, in profiles and in timelines.
 const MACHINE: &str = "reconfigure";
 
-/// How far the card is with another assembly.
+/// Progress of a firmware reload.
 #[derive(Debug, Default)]
 pub(super) enum Stage {
-    /// None is wanted.
+    /// No reload is requested.
     #[default]
     Runs,
-    /// The assembly before drains.
+    /// The old assembly drains.
     Drains(Next, Time),
-    /// The FPGAs are being programmed, until then.
+    /// The card programs the FPGAs until this time.
     Switches(Next, Time),
 }
 
-/// What comes, and what waits for it.
+/// The new assembly, and the messages that wait for it.
 #[derive(Debug)]
 pub(super) struct Next {
     assembly: Box<Checked>,
     epoch: u16,
     waits_for_word: bool,
-    /// Messages that were posted meanwhile, and when the card had them.
+    /// Messages posted during the reload, with the time at which the card had them.
     held: VecDeque<(Time, Message)>,
-    /// The first of their names: those before it end by the assembly before.
+    /// The first of their names. The old assembly finishes messages with smaller names.
     first_held: u64,
-    /// What was left when something ended last, and messages that had come by then.
+    /// Remaining work at the last progress, and messages received by then.
     left: Left,
     came: u64,
-    /// When it no longer matters that messages come.
+    /// When received messages no longer count as progress.
     latest: Time,
 }
 
-/// Why an image is not taken.
+/// Why the card refuses an image.
 #[derive(Debug, Error)]
 pub(super) enum Refusal {
     #[error("{0}")]
     Image(#[from] ImageError),
-    #[error("the assembly makes no sense: {0}")]
+    #[error("the assembly is invalid: {0}")]
     Senseless(Box<Fault>),
     #[error("{0}")]
     Unfit(#[from] ConfigError),
-    #[error("another is being taken already")]
+    #[error("the card is loading another assembly")]
     Busy,
 }
 
@@ -103,7 +102,7 @@ impl Refusal {
 }
 
 impl Stage {
-    /// When it has something to do though nothing comes.
+    /// The next deadline.
     pub(super) const fn deadline(&self) -> Option<Time> {
         match self {
             Self::Runs => None,
@@ -116,7 +115,7 @@ impl Stage {
         matches!(self, Self::Switches(..))
     }
 
-    /// Keeps a message that is posted, where it has to wait. Else gives it back.
+    /// Keeps a posted message if it must wait for the reload; otherwise returns it.
     pub(super) fn hold(&mut self, ready: Time, message: Message) -> Option<Message> {
         match self {
             Self::Runs => Some(message),
@@ -129,10 +128,10 @@ impl Stage {
 }
 
 impl Inic {
-    /// Takes an image, or the assembly that the card was made with where it is empty, from the next switch on.
+    /// Requests the reload of an image; an empty image stands for the assembly that the card started with.
     ///
     /// # Errors
-    /// [`Refusal`]; then nothing has changed.
+    /// [`Refusal`]. The card is then unchanged.
     pub(super) fn begin_hand_over(
         &mut self,
         now: Time,
@@ -178,23 +177,24 @@ impl Inic {
         Ok(loaded)
     }
 
-    /// Messages that have ended here, whole or not.
+    /// Messages that have ended here, complete or not.
     const fn messages_that_came(&self) -> u64 {
         let counters = &self.card.effects.counters;
         counters.card.messages_received + counters.incomplete
     }
 
-    /// Whether nothing is under way that the assembly before began.
+    /// Whether the old assembly has no work in flight.
     fn has_drained(&self, next: &Next) -> bool {
         !self.card.has_sends_before(next.first_held) && self.assembled.circuit.is_idle()
     }
 
-    /// Goes on, after anything that may have ended what was under way.
+    /// Continues the reload after an event that may have ended work in flight.
     pub(super) fn go_on_handing_over(&mut self, now: Time) {
         let came = self.messages_that_came();
         if let Stage::Drains(next, limit) = &mut self.stage {
             let left = self.card.left_before(next.first_held);
-            // What comes ends what another card has left, which would lose it if this one went ahead.
+            // Received messages complete what another card still sends. Its messages would be lost if this card went
+            // on.
             if left < next.left || (came > next.came && now < next.latest) {
                 (next.left, next.came, *limit) = (left, came, now + DRAIN_LIMIT);
             }
@@ -208,7 +208,7 @@ impl Inic {
         }
     }
 
-    /// The FPGAs are programmed from now on. What is left of the assembly before fails.
+    /// Starts to program the FPGAs. Remaining work of the old assembly fails.
     fn begin_switch(&mut self, now: Time) {
         let Stage::Drains(next, _) = core::mem::take(&mut self.stage) else { return };
         self.card.fail_before(now, next.first_held);
@@ -221,7 +221,7 @@ impl Inic {
         self.go_on_handing_over(now);
     }
 
-    /// The next assembly runs.
+    /// The new assembly runs.
     fn end_switch(&mut self, now: Time) {
         let Stage::Switches(next, _) = core::mem::take(&mut self.stage) else { return };
         let Next { assembly, epoch, held, .. } = next;
@@ -230,7 +230,8 @@ impl Inic {
         self.assembled = self.assemble(&assembly);
         self.collectives.on_assembly(now, &assembly, &mut self.card);
         self.card.effects.attribute(None);
-        // The driver is told, whether a program has the port open or not: it may have loaded the assembly.
+        // The card interrupts the driver even if no program has the port open, because the driver may have requested
+        // the reload.
         self.card.effects.interrupt(now, CAUSE_HANDED_OVER, PORT, None);
         self.begin_held(now, held);
     }
@@ -248,10 +249,10 @@ impl Inic {
         matches!(&self.stage, Stage::Drains(next, _) if next.waits_for_word)
     }
 
-    /// A step of a hand-over.
+    /// A step of a reload.
     ///
     /// # Errors
-    /// [`HandOverError`] where it does not begin.
+    /// [`HandOverError`] if the reload does not begin.
     pub(super) fn take_step(&mut self, now: Time, step: HandOver<'_>) -> Result<(), HandOverError> {
         match step {
             HandOver::Begin { image, switch } => {
@@ -271,7 +272,7 @@ impl Inic {
         Ok(())
     }
 
-    /// How far it is.
+    /// Progress of the reload.
     pub(super) fn hand_over_progress(&self) -> Progress {
         match &self.stage {
             Stage::Runs => Progress::Runs,

@@ -1,9 +1,9 @@
 //! The cache of a few items (section 3.2), and the only port of local memory, which fills it.
 //!
 //! The cache holds the next items. Between headers these are the first items of the list that was searched last. After
-//! a header's begin they are the items after the one that is being sent. The walk follows the list's links and requests
+//! a header's start they are the items after the one that is being sent. The walk follows the list's links and requests
 //! an item as soon as a slot is free. The item that is being sent is in a register of its own, which is free while a
-//! header is sent. So at a header's begin, the first item that is not in the cache is requested. The walk returns to
+//! header is sent. So at a header's start, the first item that is not in the cache is requested. The walk returns to
 //! the head after the list's last item, and when the new state of a message's item is known.
 
 use alloc::collections::VecDeque;

@@ -16,9 +16,9 @@ pub struct Timing {
     pub fifo_words: usize,
     /// Steps between two headers, and for changes of a list.
     pub steps: Steps,
-    /// Cycles from the begin of a header to the first word of the first spilled item. Follows from the bus's prices.
+    /// Cycles from the start of a header to the first word of the first spilled item. Follows from the bus's prices.
     pub spill_latency: u64,
-    /// Cycles from one spilled item to the next. At a header's begin all spilled items that it can meet are requested,
+    /// Cycles from one spilled item to the next. At a header's start all spilled items that it can meet are requested,
     /// one after the other. Follows from the bus's prices.
     pub spill_interval: u64,
 }
@@ -28,9 +28,9 @@ pub struct Timing {
 /// paper names the steps (section 3.2) but gives no cycles, so each takes the minimum of a clocked step.
 ///
 /// ```text
-/// succeeded, offset, length heard:  address | DMA command 2 | event 2 | item changed 2 or unlinked 3
+/// succeeded, offset, length received:  address | DMA command 2 | event 2 | item changed 2 or unlinked 3
 /// meanwhile the unit flushes: 7 cycles from its length to its `done`
-/// done heard:                       hear | pull | the next header's first word is passed to the unit
+/// done received:                       hear | pull | the next header's first word is passed to the unit
 /// ```
 ///
 /// So a header whose item stays in the list costs 28 cycles, and 8 for each item traversed. A header that uses up its
@@ -44,7 +44,7 @@ pub struct Steps {
     /// and passes it to the match unit". Assumed: one cycle, and not before the previous header is finished, because
     /// the text has pulling and passing as one act. The words after the first follow as they are passed.
     pub pull: u64,
-    /// To add the unit's offset to the begin of the item's memory. Section 3.2: "used by the list manager to create the
+    /// To add the unit's offset to the start of the item's memory. Section 3.2: "used by the list manager to create the
     /// appropriate DMA commands". Assumed: one cycle.
     pub address: u64,
     /// Words of the DMA command. Assumed: address and length.
@@ -121,7 +121,7 @@ impl Default for Timing {
 }
 
 impl Timing {
-    /// Cycles from the header's begin until an item arrives that follows `before` spilled items.
+    /// Cycles from the header's start until an item arrives that follows `before` spilled items.
     pub(super) const fn spill_cycles(&self, before: usize) -> u64 {
         self.spill_latency.saturating_add(self.spill_interval.saturating_mul(before as u64))
     }

@@ -1,15 +1,15 @@
 //! A timing automaton for the walk along a list. It records once what happens from one entity to the next, from a
-//! header's begin to its end, and then repeats this at once.
+//! header's start to its end, and then repeats this at once.
 //!
-//! A [`Phase`] is the complete state that decides how these cycles pass: the unit's position in its program, the number
-//! of waiting words, the verdicts on their way, the items in the cache and their arrival, and the distance to the
-//! list's end.
+//! A [`Phase`] is the complete state that decides how these cycles pass. It has the unit's position in its program, the
+//! number of waiting words, and the verdicts in flight. It also has the items in the cache, their arrival times, and
+//! the distance to the list's end.
 //!
 //! For each class of data, a step leads from a phase to another one, or to the header's end. A step has the unit's path
 //! through its program, and the conditions on the data for this path ([`Path`]). The automaton records phases and steps
 //! when the list manager itself first passes them. It does so only if all items that decide are in local memory.
 //!
-//! If a header takes few steps from its begin to its end, they are joined to one ([`Whole`]). So a short search is one
+//! If a header takes few steps from its start to its end, they are joined to one ([`Whole`]). So a short search is one
 //! step, which computes only those parts of header and items that its answer depends on. The list manager does
 //! everything else, including data of a new class, with the unit's automaton or word by word. It also does its own work
 //! between two headers.
@@ -27,13 +27,13 @@ use crate::models::matching::item::{Item, WORDS};
 use crate::models::matching::program::{DONE, FAILED, SUCCEEDED};
 use crate::models::matching::unit::{Expected, Path, Unit};
 
-/// Maximum numbers of phases and steps. Attack: lists with items of always new classes, for a program with many
+/// Maximum numbers of phases and steps. Attack: lists whose items keep introducing new classes, for a program with many
 /// classes, would fill this machine's memory. Ours: bounds.
 const MOST_PHASES: usize = 128;
 /// Ours: a bound, for the same reason.
 const MOST_STEPS: usize = 512;
-/// Maximum number of steps from one phase. Attack: items of always new classes would each be tried with all steps.
-/// Ours: a bound.
+/// Maximum number of steps from one phase. Attack: items that keep introducing new classes would each be tried with all
+/// steps. Ours: a bound.
 const MOST_STEPS_EACH: usize = 12;
 /// Number of consecutive failed recordings from one phase, after which none is tried there. Ours: a bound on the cost
 /// of recording.
@@ -41,7 +41,7 @@ const MOST_FAILURES: u32 = 64;
 /// Number of cycles, and of words, by which a step must stay below the watchdog and the word budget. Ours: more than a
 /// burst that depends on them.
 const MARGIN_CYCLES: u64 = 128;
-/// Maximum number of verdicts on their way. Ours: more than are possible.
+/// Maximum number of verdicts in flight. Ours: more than are possible.
 const MOST_VERDICTS: usize = 4;
 /// Maximum number of entities that a step sends before the end of the list. Ours: a bound; the built-in program needs
 /// one.
@@ -49,8 +49,8 @@ const MOST_ENTITIES: usize = 3;
 /// Maximum number of steps that are joined to one for a header. Ours: a bound; the built-in program needs three for a
 /// header whose first item matches.
 const MOST_TOGETHER: usize = 6;
-/// Maximum number of joined steps, in total and from one phase. Attack: lists with items of always new classes would
-/// join new steps without end, and every header would be tried with all of them. Ours: bounds.
+/// Maximum number of joined steps, in total and from one phase. Attack: lists whose items keep introducing new classes
+/// would join steps without end, and every header would be tried with all of them. Ours: bounds.
 const MOST_WHOLE: usize = 64;
 /// Ours: a bound, for the same reason.
 const MOST_WHOLE_EACH: usize = 4;
@@ -71,7 +71,7 @@ struct Phase {
     waiting: usize,
     /// Entities sent, minus items judged.
     lag: usize,
-    /// When the verdicts on their way can be received. All of them say that the item failed.
+    /// When the verdicts in flight can be received. All of them say that the item failed.
     verdicts: [u64; MOST_VERDICTS],
     verdicts_written: usize,
     cache: cache::Phase,
@@ -124,7 +124,7 @@ struct Whole {
     least: usize,
 }
 
-/// Steps of a header from its begin on: phases, and indices of the phases' steps.
+/// Steps of a header from its start on: phases, and indices of the phases' steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Taken {
     steps: [(usize, usize); MOST_TOGETHER],
@@ -144,7 +144,7 @@ struct Known {
     failures: u32,
 }
 
-/// All phases and steps that were met with one program.
+/// All phases and steps that occurred with one program.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Walks {
     known: Vec<Known>,
@@ -161,7 +161,7 @@ pub(super) struct Walks {
     cycles: u64,
 }
 
-/// The state at the begin of the step that is being recorded.
+/// The state at the start of the step that is being recorded.
 #[derive(Clone, Copy, Debug)]
 struct Looking {
     from: usize,
@@ -416,8 +416,8 @@ impl ListManager {
         self.cache.places() + MOST_ENTITIES + 1
     }
 
-    /// The present phase, if the walk is at a header's begin or between two entities, no item has matched, and all
-    /// items that decide are in local memory.
+    /// The present phase. `None` unless the walk is at a header's start or between two entities, no item has matched,
+    /// and all items that decide are in local memory.
     fn phase(&self) -> Option<Phase> {
         let job = self.job.as_ref()?;
         let begins = job.sent == 0;
@@ -543,7 +543,7 @@ impl ListManager {
         }
     }
 
-    /// Joins these steps to one, if they lead from a header's begin to its end.
+    /// Joins these steps to one, if they lead from a header's start to its end.
     fn together(&self, taken: &Taken) -> Option<Whole> {
         let most = self.most_ahead();
         let known = |number: usize| self.walks.known.get(number);
@@ -682,7 +682,7 @@ impl ListManager {
         }
     }
 
-    /// Verdicts that were on their way when the step that is being recorded began.
+    /// Verdicts that were in flight when the step that is being recorded began.
     fn written_before(&self, looking: &Looking) -> usize {
         self.walks.known.get(looking.from).map_or(0, |known| known.phase.verdicts_written)
     }
@@ -838,7 +838,7 @@ mod tests {
     }
 
     #[test]
-    fn short_and_long_lists_are_walked_from_begin_to_end() {
+    fn short_and_long_lists_are_walked_from_start_to_end() {
         for at_once in [false, true] {
             for items in [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 29, 299] {
                 let mut manager = manager(items);
@@ -1002,7 +1002,7 @@ mod tests {
             is_found(&mut manager) || manager.walks.whole < whole
         };
         let found = (0..longest).filter(|place| forgets(*place)).count();
-        assert!(found * 2 > longest, "of {longest} places {found} are missed");
+        assert!(found * 2 > longest, "of {longest} parts, {found} are noticed when missing");
     }
 
     #[test]

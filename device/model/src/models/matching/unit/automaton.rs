@@ -1,14 +1,14 @@
-//! A timing automaton: what the engine does between two branches, found once and then done at once.
+//! A timing automaton. It finds out once what the engine does between two branches, and then does it at once.
 //!
-//! All that decides how cycles pass is in [`At`]: the next word, a branch under way, how many words wait, are fed and
-//! may pass. With that known, cycles are, up to the next word whose branch or output depends on a predicate, the same
-//! each time, whatever data the words hold. So a [`Node`] has their sum, and leads to another for each class of data:
-//! whether the branch is taken and the output written. Nodes are made when they are first met. Of the data, only that
-//! is computed which a later branch or output can depend on ([`liveness`]), by the engine's own function. It knows
-//! nothing of what a program is for.
+//! [`At`] is the state that decides how cycles pass: the next word, a pending branch, the waiting words, the words that
+//! are fed, and the cycles that may pass. From a given state, cycles are the same each time for any data, up to the
+//! next word whose branch or output depends on a predicate. So a [`Node`] has their sum. It leads to another node for
+//! each class of data: whether the branch is taken and the output written. Nodes are made when they are first reached.
+//! Of the data, the engine's own function computes only what a later branch or output can depend on ([`liveness`]). The
+//! automaton knows nothing about a program's purpose.
 //!
-//! Where no node can be made, the engine goes on word by word: at the begin of each node its state is right, but for
-//! registers that nothing looks at any more.
+//! If no node can be made, the engine continues word by word. At the start of each node its state is right, except for
+//! registers that are not read any more.
 
 mod formula;
 mod liveness;
@@ -32,50 +32,47 @@ use super::operation::{Operation, active};
 use super::{Burst, Control, Registers};
 use crate::models::matching::fifo::{Fifos, MAX_WORDS, OUTPUT_CYCLES};
 
-/// Nodes at most. Attack: a program all of branches, fed such that each comes in another state, would fill this
-/// machine's memory. What has no node then is done word by word. The built-in program and its list manager need fewer
-/// than a hundred. Ours: a bound.
+/// Maximum number of nodes. Attack: a program that consists of branches, fed such that each of them comes in another
+/// state, would fill this machine's memory. Cycles without a node are executed word by word. The built-in program and
+/// its list manager need fewer than a hundred. Ours: a bound.
 const MOST_NODES: usize = 1 << 10;
-/// What all nodes do to data at most, and what one of them does at most, each of whose words has eight slots. Ours:
-/// bounds, for the same.
+/// Maximum number of data operations in all nodes, and in one of them, each of whose words has eight slots. Ours:
+/// bounds, for the same reason.
 const MOST_MICROS: usize = 1 << 12;
 /// Ours: a bound, see above.
 const MOST_MICROS_EACH: usize = 8 * LONGEST as usize;
-/// Words of a program at most: a longer one is done word by word. Attack: what is looked at from each word is computed
-/// anew when a program is loaded and used. Ours: a bound.
+/// Maximum number of words of a program; a longer one is executed word by word. Attack: the registers that each word
+/// reads are computed again each time that a program is loaded and used. Ours: a bound.
 const MOST_PROGRAM_WORDS: usize = 1 << 10;
-/// Places of the table of nodes: a power of two, and half of it stays free.
+/// Slots of the table of nodes: a power of two, and half of them stay free.
 const PLACES: usize = 2 * MOST_NODES;
 
-/// So many cycles or more may pass: it does not matter how many.
-/// Ours: how a state is kept.
+/// This number of cycles or more may pass; the exact number has no influence. Ours: how a state is kept.
 const PLENTY: u8 = 64;
-/// Cycles of a node at most, which with what an output still takes are fewer than [`PLENTY`].
-/// Ours: a bound.
+/// Maximum number of cycles of a node. With those that an output still takes, they are fewer than [`PLENTY`]. Ours: a
+/// bound.
 const LONGEST: u8 = 32;
-/// Words of a feed at most, for a node is found by how many there are.
-/// Ours: a bound.
+/// Maximum number of words of a feed, which is part of a node's key. Ours: a bound.
 const MOST_FEED: usize = 62;
 
-/// What decides how cycles pass, until data does.
+/// The state that decides how cycles pass, until data decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct At {
     pc: u16,
-    /// Zero where there is no delay.
+    /// Zero if there is no delay.
     target: u16,
     delay: u8,
-    /// Words in the input FIFO, and words that are to enter it.
+    /// Words in the input FIFO, and words that will enter it.
     waiting: u8,
     feed: u8,
-    /// Cycles that may pass, or [`PLENTY`].
+    /// Number of cycles that may pass, or [`PLENTY`].
     most: u8,
-    /// The class of the data that the next word meets, if that is known: whether its branch is taken, and its output
-    /// written.
+    /// The class of the data for the next word, if it is known: whether its branch is taken, and its output written.
     class: Option<u8>,
 }
 
 impl At {
-    /// Everything in one number.
+    /// The complete state as one number.
     fn key(&self) -> u64 {
         let class = self.class.map_or(0, |class| u64::from(class) + 1);
         [
@@ -94,13 +91,13 @@ impl At {
 /// How a node ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// With the burst.
+    /// At the end of the burst.
     Burst,
-    /// With another node: which one, these two predicates say.
+    /// With another node, which these two predicates select.
     Class([u8; 2]),
-    /// With another node, whatever the data is.
+    /// With the same node for any data.
     Goes,
-    /// The unit waits, and nothing enters: the rest of the burst.
+    /// The unit waits for the rest of the burst, and nothing enters.
     Waits,
     /// There is no next word.
     RanOut,
@@ -108,7 +105,7 @@ enum End {
 
 const NOWHERE: u32 = u32::MAX;
 
-/// Cycles that pass in one way.
+/// Cycles that pass in the same way each time.
 #[derive(Clone, Debug)]
 struct Node {
     from: At,
@@ -118,13 +115,13 @@ struct Node {
     takes: u8,
     issued: u8,
     end: End,
-    /// Where it ends.
+    /// The state at its end.
     after: At,
-    /// The next node by its class, where it is known.
+    /// The next node for each class, if it is known.
     next: [u32; 4],
 }
 
-/// A word on the way through a node.
+/// A word on the path through a node.
 struct Passed {
     pc: u16,
     take: u8,
@@ -133,7 +130,7 @@ struct Passed {
 }
 
 impl Passed {
-    /// It is known whether the word writes to the output.
+    /// Whether the word writes to the output is known, so its predicate is not needed.
     const fn settle(&self, operation: &mut Operation) {
         if operation.copy_output {
             operation.copy_predicate = 0;
@@ -144,7 +141,7 @@ impl Passed {
     }
 }
 
-/// What was done of a burst.
+/// The executed part of a burst.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Part {
     pub burst: Option<Burst>,
@@ -156,21 +153,21 @@ pub(super) struct Part {
 /// The nodes of a program.
 #[derive(Clone, Debug)]
 pub(super) struct Automaton {
-    /// Words of the input FIFO for which it holds.
+    /// The size of the input FIFO, in words, for which the nodes are valid.
     fifo_words: usize,
     liveness: Liveness,
     nodes: Vec<Node>,
     micros: Vec<Micro>,
     /// Keys and their nodes.
     places: Box<[(u64, u32)]>,
-    /// What is passed is noted.
+    /// The recording of a path, if there is one.
     track: Option<Track>,
-    /// Registers and predicates while ways are gone, and what these compute.
+    /// Registers and predicates during the execution of paths, and computed values.
     values: [u64; VALUES],
 }
 
 impl Automaton {
-    /// Without any node yet; none for a program that is too long.
+    /// An automaton without nodes; `None` if the program is too long.
     pub fn new(program: &[Operation], fifo_words: usize) -> Option<Self> {
         (program.len() <= MOST_PROGRAM_WORDS).then(|| Self {
             fifo_words,
@@ -183,30 +180,30 @@ impl Automaton {
         })
     }
 
-    /// Words of the input FIFO for which it holds.
+    /// The size of the input FIFO, in words, for which the nodes are valid.
     pub const fn fifo_words(&self) -> usize {
         self.fifo_words
     }
 
-    /// Begins to note what is passed.
+    /// Begins to record a path.
     pub fn track(&mut self) {
         self.track = Some(Track::default());
     }
 
-    /// What is done from now on is no part of what is noted.
+    /// Ends the recording, because the following cycles are not executed by nodes.
     pub const fn lose_track(&mut self) {
         if let Some(track) = &mut self.track {
             track.lose();
         }
     }
 
-    /// The way that was passed since, if it is one and wrote these words.
+    /// The path recorded since [`Self::track()`], if it is complete and wrote these words.
     pub fn tracked(&mut self, program: &[Operation], written: &[Expected]) -> Option<Path> {
         let track = self.track.take()?;
         self.path(program, track, written)
     }
 
-    /// Ways are gone from this state on,
+    /// Begins the execution of paths from this state.
     #[inline]
     pub fn begin_ways(&mut self, registers: &Registers, control: &Control) {
         self.values[..REGISTERS].copy_from_slice(&registers.alu);
@@ -214,7 +211,7 @@ impl Automaton {
         self.values[2 * REGISTERS] = control.predicates.into();
     }
 
-    /// and to this one.
+    /// Ends the execution of paths, and writes their result to this state.
     #[inline]
     pub fn end_ways(&self, registers: &mut Registers, control: &mut Control) {
         registers.alu.copy_from_slice(&self.values[..REGISTERS]);
@@ -222,8 +219,8 @@ impl Automaton {
         control.predicates = self.values[2 * REGISTERS] as u16;
     }
 
-    /// Goes that way, and says what it wrote that may be anything; none, and nothing is done, if the data is of another
-    /// class, or if that is not right.
+    /// Executes a path. Returns those written words that may have any value. `None`, without any effect, if the data is
+    /// of another class, or if these words are not right.
     #[inline(always)]
     pub fn go(
         &mut self,
@@ -243,7 +240,7 @@ impl Automaton {
         Some(written)
     }
 
-    /// As much of a burst as there are nodes for; see [`super::Unit::run`].
+    /// Executes a burst as far as there are nodes; see [`super::Unit::run`].
     pub fn run(
         &mut self,
         (program, registers, control): (&[Operation], &mut Registers, &mut Control),
@@ -323,7 +320,7 @@ impl Automaton {
         part
     }
 
-    /// The node behind one that ends with data of this class, or any.
+    /// The node after one that ends with data of this class, or with any data.
     #[inline]
     fn next(&mut self, program: &[Operation], number: u32, class: Option<u8>) -> u32 {
         let Some(node) = self.nodes.get(number as usize) else { return NOWHERE };
@@ -338,7 +335,7 @@ impl Automaton {
         next
     }
 
-    /// The node that begins so, made if there is none.
+    /// The node that begins in this state. Makes it if there is none.
     fn find(&mut self, program: &[Operation], at: At) -> u32 {
         let key = at.key();
         // Fibonacci hashing.
@@ -361,11 +358,11 @@ impl Automaton {
         number
     }
 
-    /// Passes cycles without data, for as long as they need none.
+    /// Passes cycles for as long as they depend on no data.
     fn pass(&self, program: &[Operation], from: At) -> (Node, Vec<Passed>) {
         let (mut at, mut passed, mut takes) = (from, Vec::new(), 0);
         let (mut cycles, mut sent) = (0_u8, 0_u8);
-        // Counted from the node's begin.
+        // Counted from the node's start.
         let mut most = if from.most == PLENTY { u8::MAX } else { from.most };
         let end = loop {
             if cycles >= most {
@@ -376,7 +373,7 @@ impl Automaton {
             let waits = needs_input && at.waiting == 0;
             let depends = operation.filter(|_| !waits).and_then(|operation| depends_on(operation, at.delay));
             let enters = usize::from(at.waiting) < self.fifo_words && at.feed > 0;
-            // Words that enter before others leave have their places all at once.
+            // A node's words enter at once, before others leave. So the FIFO needs room for all of them.
             if cycles >= LONGEST || enters && usize::from(from.waiting + sent) >= MAX_WORDS {
                 break End::Goes;
             }
@@ -392,7 +389,7 @@ impl Automaton {
                 Some(_) if waits && from.feed == 0 => cycles = most,
                 Some(_) if waits => cycles += 1,
                 Some(operation) => {
-                    // What depends on nothing is as if on predicate 0, which is 1.
+                    // A word without a dependency counts as dependent on predicate 0, which is 1.
                     let class = at.class.take().unwrap_or(3);
                     passed.push(Passed { pc: at.pc, take: takes, cycle: cycles, class });
                     if needs_input {
@@ -424,7 +421,7 @@ impl Automaton {
         (node, passed)
     }
 
-    /// Keeps what of the words that were passed is needed behind them.
+    /// Keeps the operations of the passed words that are needed after them.
     fn need(&mut self, program: &[Operation], number: usize, passed: &[Passed]) {
         let Some(node) = self.nodes.get_mut(number) else { return };
         let At { pc, delay, target, .. } = node.after;
@@ -443,7 +440,7 @@ impl Automaton {
         node.micros = first..self.micros.len() as u32;
     }
 
-    /// What is looked at from here on.
+    /// The registers and predicates that are read from here on.
     #[cfg(any(test, debug_assertions))]
     pub fn kept(&self, program: &[Operation], registers: &Registers, control: &Control) -> Vec<u64> {
         let set = self.liveness.from(program, control.pc, control.delay, control.target);
@@ -452,7 +449,7 @@ impl Automaton {
 }
 
 impl At {
-    /// The next word's place; as [`Control::advance`].
+    /// Advances to the next word, as [`Control::advance`].
     fn advance(&mut self, operation: &Operation, has_predicate: bool) {
         self.pc += 1;
         if self.delay != 0 {
@@ -466,7 +463,7 @@ impl At {
     }
 }
 
-/// The predicates on which a word's branch and output depend; predicate 0 where they depend on none.
+/// The predicates on which a word's branch and output depend; predicate 0 if they depend on none.
 fn depends_on(operation: &Operation, delay: u8) -> Option<[u8; 2]> {
     let branches = delay == 0 && operation.has(active::BRANCH);
     let writes = operation.has(active::COPY) && operation.copy_output;

@@ -1,9 +1,10 @@
-//! Words, taken apart for execution.
+//! Words, decoded for execution.
 //!
-//! What a word does in every cycle is decided once, when the program is loaded: which slots do anything, where carries
-//! stop, which bits a comparison may change. What is left for the cycle has few branches. Groups of lanes are handled
-//! all at once: with `tops`, the highest bit of each group, a carry out of a group is kept from the next, and a result
-//! of a comparison stands at its group's top until [`Results`] spreads it over the lanes.
+//! The properties of a word that are the same in every cycle are decided once, when the program is loaded. They are:
+//! which slots are active, where carries stop, and which bits a comparison may change. So the execution of a cycle has
+//! few branches. All groups of lanes are processed at once. `tops` has the highest bit of each group. With it, a carry
+//! out of a group does not reach the next one. The result of a comparison is at its group's top until [`Results`]
+//! spreads it over the lanes.
 //!
 //! Constants: ours, how a decoded word is kept; lanes are the paper's section 4.2.
 
@@ -12,7 +13,7 @@ use niclab_isa::{ALU_PREDICATE, Alu, AluOp, Bits, Combine, Half, LANES, TERNARY_
 
 const LANE_BITS: usize = 16;
 
-/// The slots of a word that do anything, one bit each.
+/// The active slots of a word, one bit each.
 pub(super) mod active {
     pub const TAKE: u8 = 1;
     pub const COPY: u8 = 2;
@@ -21,21 +22,21 @@ pub(super) mod active {
     pub const TERNARY: u8 = 16;
     pub const PREDICATE: u8 = 32;
     pub const BRANCH: u8 = 64;
-    /// The input's lanes change places on their way to the ternary register.
+    /// The input's lanes are permuted on their way to the ternary register.
     pub const PERMUTE: u8 = 128;
 }
 
-/// How results of a comparison, a bit at the top of each group of lanes, enter four predicates.
+/// How the results of a comparison, one bit at the top of each group of lanes, enter four predicates.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Results {
-    /// For each pattern of tops, four bits wide, the lanes of the groups that they are the tops of, in four bits.
+    /// For each pattern of four top bits, the lanes of the groups that have these tops, in four bits.
     spread: u64,
     first: u8,
-    /// A predicate stays that is here,
+    /// A predicate stays set if its bit is set here,
     keep: u16,
-    /// or here and a result,
+    /// or if its bit is set here and in the results.
     and: u16,
-    /// and is set that is here and a result.
+    /// It becomes set if its bit is set here and in the results.
     or: u16,
 }
 
@@ -55,12 +56,12 @@ impl Results {
         !self.keep | self.or
     }
 
-    /// Those of them of which nothing stays.
+    /// Those of them whose old value has no influence.
     pub const fn overwritten(&self) -> u16 {
         !(self.keep | self.and)
     }
 
-    /// Each predicate that results enter, and how.
+    /// Each predicate that results enter, and how they are combined.
     pub fn each(&self) -> impl Iterator<Item = (u8, Combine)> + use<> {
         let Self { first, keep, and, or, .. } = *self;
         (first..first + LANES as u8).filter_map(move |number| {
@@ -74,10 +75,10 @@ impl Results {
         })
     }
 
-    /// The predicates, where `tops` has the highest bit of each group for which the comparison holds.
+    /// The new predicates. `tops` has the highest bit of each group for which the comparison holds.
     #[inline]
     pub fn enter(&self, predicates: u16, tops: u64) -> u16 {
-        // Bits 0, 16, 32 and 48 meet at 48 to 51; nothing else gets there.
+        // Moves bits 0, 16, 32 and 48 to bits 48 to 51; no other bit gets there.
         const GATHER: u64 = 1 << 48 | 1 << 33 | 1 << 18 | 1 << 3;
         let pattern = (tops >> (LANE_BITS - 1)).wrapping_mul(GATHER) >> 48 & 15;
         let lanes = self.spread >> (4 * pattern) & 15;
@@ -118,13 +119,13 @@ pub(super) fn tops_of_nonzero(word: u64, tops: u64) -> u64 {
     ((word & !tops).wrapping_add(!tops) | word) & tops
 }
 
-/// Sums, group by group.
+/// Sums of each group.
 #[inline]
 pub(super) fn add(a: u64, b: u64, tops: u64) -> u64 {
     (a & !tops).wrapping_add(b & !tops) ^ (a ^ b) & tops
 }
 
-/// Differences, group by group.
+/// Differences of each group.
 #[inline]
 pub(super) fn subtract(a: u64, b: u64, tops: u64) -> u64 {
     (a | tops).wrapping_sub(b & !tops) ^ (a ^ !b) & tops
@@ -142,7 +143,7 @@ pub(super) struct Function {
     pub a: u8,
     pub b: u8,
     pub table: u8,
-    /// The predicate that it writes, as a bit; none where it writes none.
+    /// The predicate that it writes, as a bit; zero if it writes none.
     pub dest: u16,
 }
 
@@ -152,7 +153,7 @@ impl Function {
         Self { a: a.get() as u8, b: b.get() as u8, table: table.get() as u8, dest }
     }
 
-    /// `predicates` with the function of those `before` in place.
+    /// `predicates` with the function's result, which is computed from the predicates `before`.
     #[inline]
     pub fn apply(&self, predicates: u16, before: u16) -> u16 {
         let row = 2 * (before >> self.a & 1) + (before >> self.b & 1);
@@ -167,7 +168,7 @@ pub(super) struct Match {
     pub match0: u8,
     pub match1: u8,
     pub mask: u8,
-    /// Bits of the mask that stand for their opposite: all or none.
+    /// Inverted bits of the mask: all or none.
     pub invert: u64,
     pub tops: u64,
     pub results: Results,
@@ -181,16 +182,16 @@ pub(super) struct Arithmetic {
     pub b: u8,
     pub dest: u8,
     pub predicate: u8,
-    /// Bits of operand b that the immediate leaves, and the immediate in its place.
+    /// Bits of operand b that the immediate does not replace, and the immediate at its position.
     pub keep: u64,
     pub immediate: u64,
     pub tops: u64,
-    /// Where the bytes of a permutation come from: operand a's are 0 to 7, b's 8 to 15, 16 is zero.
+    /// The sources of a permutation's bytes: 0 to 7 are operand a's, 8 to 15 operand b's, 16 is zero.
     pub bytes: [u8; 8],
     pub results: Results,
 }
 
-/// The place of a byte that is zero in [`Arithmetic::bytes`].
+/// The source of a zero byte in [`Arithmetic::bytes`].
 const ZERO_BYTE: u8 = 16;
 
 impl Arithmetic {
@@ -260,7 +261,8 @@ impl Arithmetic {
         }
     }
 
-    /// Rare, and many instructions: apart, they leave the others the host's registers.
+    /// Permutations are rare and take many instructions. In a function of their own, they leave the host's registers to
+    /// the other operations.
     #[inline(never)]
     fn permute(&self, a: u64, b: u64) -> u64 {
         let mut operands = [0; 2 * ZERO_BYTE as usize];
@@ -271,11 +273,11 @@ impl Arithmetic {
     }
 }
 
-/// A word, taken apart for execution.
+/// A word, decoded for execution.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 pub(super) struct Operation {
-    /// Which slots do anything: [`active`].
+    /// The active slots: [`active`].
     pub active: u8,
     pub input_alu: u8,
     pub input_ternary: u8,
@@ -323,29 +325,29 @@ impl Operation {
         }
     }
 
-    /// Whether a slot does anything.
+    /// Whether a slot is active.
     #[inline]
     pub const fn has(&self, slot: u8) -> bool {
         self.active & slot != 0
     }
 
-    /// Whether it branches whatever the predicates are.
+    /// Whether the word branches for any predicates.
     pub const fn always_branches(&self) -> bool {
         self.has(active::BRANCH) && self.branch_predicate == 0 && self.branch_sense
     }
 
-    /// The input with its lanes where the ternary register gets them.
+    /// The input with its lanes in the order of the ternary register.
     #[inline]
     pub fn permuted(&self, input: u64) -> u64 {
         Self::permute(self.permute, input)
     }
 
-    /// Which lanes of the input the ternary register gets, in two bits each.
+    /// The lane of the input that each lane of the ternary register gets, in two bits each.
     pub const fn permutation(&self) -> u8 {
         self.permute
     }
 
-    /// An input word with its lanes in other places.
+    /// An input word with its lanes permuted.
     #[inline]
     pub fn permute(permutation: u8, input: u64) -> u64 {
         (0..LANES).fold(0, |word, lane| {
@@ -355,7 +357,7 @@ impl Operation {
     }
 }
 
-/// The slots of a word that do anything.
+/// The active slots of a word.
 fn slots(word: &Word) -> u8 {
     let Word { input, copy, alu, ternary, predicate, branch } = word;
     let is_compare = alu.op.is_compare();

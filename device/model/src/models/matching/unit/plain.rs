@@ -1,5 +1,5 @@
-//! The engine once more, plainly: the fields of a word as they are written, group of lanes by group. What the fast one
-//! is held to.
+//! A second, plain engine: it interprets the fields of a word as they are written, one group of lanes after the other.
+//! It is the reference for the fast engine.
 //!
 //! Constants: lanes of 16 bits, the paper's section 4.2.
 
@@ -14,14 +14,14 @@ use super::{Control, Registers, Step};
 
 const LANE_BITS: usize = 16;
 
-/// 16-bit lanes that work as one.
+/// 16-bit lanes that are combined to one operand.
 #[derive(Clone, Copy, Debug)]
 struct Group {
     mask: u64,
     lanes: u8,
 }
 
-/// The groups of each value of a `join` field, and how many there are.
+/// The groups for each value of a `join` field, and their number.
 const GROUPS: [([Group; LANES], usize); 8] = {
     let mut all = [([Group { mask: 0, lanes: 0 }; LANES], 0); 8];
     let mut join = 0;
@@ -47,11 +47,11 @@ fn groups(join: Bits<3>) -> &'static [Group] {
     &groups[..*count]
 }
 
-/// A word, taken apart for execution.
+/// A word, decoded for execution.
 #[derive(Clone, Copy, Debug)]
 struct Operation {
     word: Word,
-    /// Bits of operand b that the immediate leaves, and the immediate in its place.
+    /// Bits of operand b that the immediate does not replace, and the immediate at its position.
     keep: u64,
     immediate: u64,
     alu_groups: &'static [Group],
@@ -88,14 +88,14 @@ pub struct Plain {
     state: State,
 }
 
-/// All that changes.
+/// The state that changes.
 struct State {
     alu: [u64; REGISTERS],
     ternary: [u64; REGISTERS],
     /// One bit each; number 0 is always 1.
     predicates: u16,
     pc: usize,
-    /// A branch that was taken: where it leads, and how many words come before.
+    /// A taken branch: its target, and the number of words before it.
     taken: Option<(usize, usize)>,
 }
 
@@ -111,7 +111,7 @@ impl Plain {
         Self { program: program.iter().map(Operation::new).collect(), state }
     }
 
-    /// One cycle. `front` is what the input FIFO holds first.
+    /// Executes one cycle. `front` is the first word of the input FIFO.
     pub fn step(&mut self, front: Option<u64>) -> Step {
         let Self { program, state } = self;
         let Some(operation) = program.get(state.pc) else { return Step::RanOut };
@@ -125,7 +125,7 @@ impl Plain {
         Step::Issued { took, output }
     }
 
-    /// All that the fast engine keeps. Where a branch led that is none any more says nothing.
+    /// The state that the fast engine keeps. The target of a branch that is not pending any more has no meaning.
     pub fn state(&self) -> (Registers, Control) {
         let State { alu, ternary, predicates, pc, taken } = self.state;
         let (target, delay) = taken.unwrap_or_default();
@@ -134,7 +134,7 @@ impl Plain {
 }
 
 impl State {
-    /// All slots of a word. Each reads what the word before left.
+    /// Executes all slots of a word. Each slot reads the results of the previous word.
     fn execute(&mut self, operation: &Operation, input: u64) -> Option<u64> {
         let Word { input: input_slot, copy, alu, ternary, predicate, branch } = &operation.word;
         let before = self.predicates;
@@ -165,7 +165,7 @@ impl State {
         }
         let result = if operation.is_compare { 0 } else { compute(operation, a, b) };
 
-        // The ports of the input FIFO read before they write, so that the others' results stay.
+        // The ports of the input FIFO read before they write, so the results of the other slots stay.
         if input_slot.take {
             self.alu[input_slot.alu.index()] = input;
             self.ternary[input_slot.ternary.index()] = permute_lanes(input, input_slot.permute);
@@ -183,7 +183,7 @@ impl State {
         (copy.output && is_copied).then_some(copied)
     }
 
-    /// The next word's place. A branch behind one that was taken is none.
+    /// Advances to the next word. A branch in the delay slot of a taken branch has no effect.
     fn advance(&mut self, is_taken: bool, target: usize) {
         self.pc += 1;
         match &mut self.taken {

@@ -1,26 +1,27 @@
-//! The engine stage by stage, for tests: written from section 4 of the paper and `docs/use/match/MACHINE.md` alone.
+//! The engine stage by stage, for tests, written only from section 4 of the paper and `docs/use/match/MACHINE.md`.
 //!
-//! A word reads its operands in its first cycle, operates in the second, writes in the third (section 4.1). What the
-//! paper says of ports and paths is here as it says it, and nothing hides what it would do wrong:
+//! A word reads its operands in its first cycle, operates in the second, and writes in the third (section 4.1). Ports
+//! and paths are as the paper describes them, and nothing hides their errors:
 //!
 //! * **Input FIFO unit**: it writes in the word's first cycle, through ports that are read before they are written
-//!   (section 4.2.1). So a word does not see what it takes itself, and the next one does.
-//! * **All other writes** are in the third cycle, through ports that are written before they are read: the word issued
-//!   two cycles later reads them out of the register file. The one issued a cycle later has read too early, and gets
+//!   (section 4.2.1). So a word does not see the input that it takes, but the next word does.
+//! * **All other writes** are in the third cycle, through ports that are written before they are read. The word issued
+//!   two cycles later reads them out of the register file. The word issued one cycle later has read too early, and gets
 //!   them by forwarding (section 4.1, the dashed lines of Figure 3) when it operates.
-//! * **Predicates** are read in the second cycle, written before they are read (section 4.2.4).
-//! * **A branch** reads its predicate in its second cycle and is resolved in its third: two delay slots, whose own
-//!   branches a taken one invalidates (section 4.2.5).
-//! * **An empty FIFO** invalidates the word that needs input and holds the program counter. What was issued goes on; a
+//! * **Predicates** are read in the second cycle, and written before they are read (section 4.2.4).
+//! * **A branch** reads its predicate in its second cycle and is resolved in its third. So it has two delay slots,
+//!   whose own branches are invalid if it is taken (section 4.2.5).
+//! * **An empty FIFO** invalidates the word that needs input and holds the program counter. Issued words continue. A
 //!   branch waits, so that both its delay slots are issued (section 4.2.5).
 //!
-//! Where the text leaves two readings, its "strict ordering semantics" decide (section 4.1: the operations of a word
-//! are independent, and "their results are available for use by the next instruction"):
+//! If the text has two readings, its "strict ordering semantics" decide (section 4.1: the operations of a word are
+//! independent, and "their results are available for use by the next instruction"):
 //!
-//! * A word takes input into a register that the word before is about to write: the older result comes to the register
-//!   file a cycle behind the newer input. It is not written; what the taking word reads itself is the older result all
-//!   the same.
-//! * A branch that waits has read its predicate before: its own word's comparisons are not seen, however long it waits.
+//! * A word takes input into a register that the previous word is about to write. The older result would reach the
+//!   register file one cycle after the newer input, and is not written. Nevertheless the taking word itself reads the
+//!   older result.
+//! * A branch that waits has read its predicate before. It does not see its own word's comparisons, however long it
+//!   waits.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -28,7 +29,7 @@ use alloc::vec::Vec;
 use niclab_isa::word::ByteSource;
 use niclab_isa::{Alu, AluOp, Combine, Half, Ternary, Word};
 
-/// What may be planted to see that it is found.
+/// Faults that tests seed, to check that they are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// An older result is written over newer input.
@@ -47,7 +48,7 @@ pub enum Fault {
     LateBranch,
     /// A branch does not wait for input.
     HastyBranch,
-    /// Branches in delay slots count.
+    /// Branches in delay slots take effect.
     SlotBranches,
 }
 
@@ -65,7 +66,7 @@ impl Fault {
     ];
 }
 
-/// A word in its first cycle has these operands for its second.
+/// The operands that a word has read in its first cycle, for its second.
 #[derive(Clone, Copy, Debug)]
 struct Reading {
     word: Word,
@@ -73,44 +74,44 @@ struct Reading {
     alu: [u64; 3],
     /// `match0`, `match1` and mask.
     ternary: [u64; 3],
-    /// Its branch was invalidated by one before.
+    /// A previous branch has invalidated its branch.
     is_killed: bool,
 }
 
-/// A word in its second cycle has these results for its third.
+/// The results of a word's second cycle, for its third.
 #[derive(Clone, Copy, Debug, Default)]
 struct Writing {
     /// Register and value.
     alu: Option<(usize, u64)>,
     ternary: Option<(usize, u64)>,
     output: Option<u64>,
-    /// Results of comparisons, how they enter their predicates, and which of them.
+    /// Results of comparisons: the predicate, how the result is combined with it, and the result.
     compared: [(usize, Option<(Combine, bool)>); 8],
-    /// What the predicate unit read: truth table's place, table, destination.
+    /// What the predicate unit has read: row of the truth table, table, destination.
     functions: [(usize, u32, usize); 2],
-    /// The register file does not get these: a newer word has taken input into them.
+    /// The register file does not get these results, because a newer word has taken input into their registers.
     drops_alu: bool,
     drops_ternary: bool,
 }
 
-/// A branch that is under way.
+/// A pending branch.
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     target: usize,
     /// Delay slots that were not issued yet.
     slots: usize,
-    /// Only with [`Fault::LateBranch`]: predicate and sense, read at the end.
+    /// Only with [`Fault::LateBranch`]: predicate and sense, which are read at the end.
     late: Option<(usize, bool)>,
 }
 
-/// What a cycle brought.
+/// The result of a cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cycle {
-    /// A word was issued; whether it took input.
+    /// A word was issued; true if it took input.
     Issued(bool),
-    /// It waits for input.
+    /// The word waits for input.
     Waited,
-    /// There is no word.
+    /// There is no next word.
     RanOut,
 }
 
@@ -126,7 +127,7 @@ pub struct Staged {
     reading: Option<Reading>,
     writing: Option<Writing>,
     pending: Option<Pending>,
-    /// Words in the order in which they were written, each with the cycle.
+    /// Words in the order in which they were written, each with its cycle.
     pub output: VecDeque<(u64, u64)>,
     cycle: u64,
 }
@@ -156,7 +157,7 @@ impl Staged {
         self.fault == Some(fault)
     }
 
-    /// One cycle. `front` is the input FIFO's first word.
+    /// Executes one cycle. `front` is the first word of the input FIFO.
     pub fn cycle(&mut self, front: Option<u64>) -> Cycle {
         let Some(word) = self.program.get(self.pc).copied() else { return Cycle::RanOut };
         let is_issued = !word.input.take || front.is_some();
@@ -181,7 +182,7 @@ impl Staged {
         if is_issued { Cycle::Issued(word.input.take) } else { Cycle::Waited }
     }
 
-    /// What is in the pipeline is completed, and nothing is issued.
+    /// Completes the words in the pipeline, and issues none.
     pub fn drained(&self) -> Self {
         let mut drained = self.clone();
         for _ in 0..2 {
@@ -198,7 +199,7 @@ impl Staged {
         drained
     }
 
-    /// The third cycle.
+    /// The third cycle of a word.
     fn write(&mut self, writing: &Writing) {
         let keeps_old = self.has(Fault::OldOverNew);
         if let Some((register, value)) = writing.alu.filter(|_| keeps_old || !writing.drops_alu) {
@@ -226,7 +227,8 @@ impl Staged {
         }
     }
 
-    /// The second cycle. `ahead` is the word issued a cycle before, if one was: what it writes now was not read.
+    /// The second cycle of a word. `ahead` is the word issued one cycle earlier, if there was one. What it writes now
+    /// was not read.
     fn operate(&mut self, reading: &Reading, ahead: Option<&Writing>, predicates: &[bool; 16]) -> Writing {
         let word = &reading.word;
         let forwarded = |old: u64, from: Option<(usize, u64)>, register: usize| match from {
@@ -278,7 +280,7 @@ impl Staged {
         writing
     }
 
-    /// The first cycle, with register files as the word reads them.
+    /// The first cycle of a word, with the register files that it reads.
     fn issue(&mut self, word: Word, front: Option<u64>, mut alu: [u64; 16], mut ternary: [u64; 16]) {
         let taken = front.filter(|_| word.input.take);
         let (to_alu, to_ternary) = (index(word.input.alu), index(word.input.ternary));
@@ -291,7 +293,7 @@ impl Staged {
                     file[register] = value;
                 }
             }
-            // The word before this one operates now: its result would come after what is newer.
+            // The previous word operates now, so it would write its result after the newer input.
             if let Some(older) = &mut self.writing {
                 older.drops_alu |= older.alu.is_some_and(|(register, _)| register == to_alu);
                 older.drops_ternary |= older.ternary.is_some_and(|(register, _)| register == to_ternary);
@@ -310,7 +312,7 @@ impl Staged {
         });
     }
 
-    /// The program counter goes on, or to where a branch leads whose delay slots were issued.
+    /// Advances the program counter, or sets it to the target of a branch whose delay slots were issued.
     fn go_on(&mut self, is_issued: bool) {
         if !is_issued && !self.has(Fault::HastyBranch) {
             return;
@@ -342,7 +344,7 @@ fn with_immediate(alu: &Alu, b: u64) -> u64 {
     }
 }
 
-/// Lowest bit and width of the group that each lane is in.
+/// Lowest bit and width of the group of each lane.
 fn groups(join: u32) -> [(u32, u32); 4] {
     core::array::from_fn(|lane| {
         let lane = lane as u32;
@@ -398,7 +400,7 @@ fn matches(ternary: &Ternary, match0: u64, match1: u64, mask: u64) -> [bool; 4] 
     groups(ternary.join.get()).map(|group| part((match0 ^ match1) & compared, group) == 0)
 }
 
-/// Each lane of the result gets the lane of the input that two bits name.
+/// Each lane of the result is the lane of the input that two bits select.
 fn permuted(input: u64, lanes: u32) -> u64 {
     (0..4).fold(0, |value, lane| {
         let from = lanes >> (2 * lane) & 3;

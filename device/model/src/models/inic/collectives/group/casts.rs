@@ -1,9 +1,9 @@
-//! Multicasts: out of one host's memory, from card to card over the tree, into memory that every other host has posted.
+//! Multicasts: from the memory of one host, over the tree of cards, into memory that every other host has posted.
 //!
-//! A card passes data on as it comes, and keeps it until all is there and its host has room for it. When it is in that
-//! memory, and everybody behind the card has said as much, the card says so to the one from which it came. A root has a
-//! few multicasts under way at most, so that what cards keep is bounded whatever programs do; the others wait with
-//! their data in the root's memory.
+//! A card forwards data as it arrives, and keeps it until all data has arrived and its host has room. When the data is
+//! in host memory, and all members behind the card have confirmed theirs, the card confirms to the sender. A root has
+//! only a few multicasts in flight, which bounds the data that cards keep for any programs. Further multicasts wait
+//! with their data in the root's host memory.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -14,20 +14,20 @@ use crate::models::inic::collectives::group::{Group, head};
 use crate::models::inic::collectives::message::{Head, Kind};
 use crate::models::inic::collectives::unit::{Io, Local, Name, Of};
 
-/// Multicasts of a root that are under way at most.
+/// Maximum multicasts of a root in flight.
 const MOST_OPEN: usize = 2;
 
-/// A multicast under way.
+/// A multicast in flight.
 #[derive(Debug)]
 struct Cast {
-    /// Where it came from; nowhere where this host is its root.
+    /// The link on which it arrived; none if this host is its root.
     from: Option<usize>,
     local: Option<Local>,
     total: usize,
     bytes: Vec<u8>,
-    /// Neighbours behind which not all have it.
+    /// Neighbours that have not confirmed it.
     waits: BTreeSet<usize>,
-    /// It is in the memory of this host, or has been read out of it.
+    /// This host's memory contains it, or the root's card has read it.
     is_here: bool,
 }
 
@@ -37,7 +37,7 @@ pub(in crate::models::inic::collectives) struct Casts {
     open: BTreeMap<Name, Cast>,
     /// Number of each root's next.
     next: BTreeMap<u16, u32>,
-    /// What this host wants sent, and is not under way.
+    /// Posted multicasts of this host that are not in flight.
     wanted: VecDeque<Local>,
 }
 

@@ -1,10 +1,11 @@
-//! Barriers and reductions. Every member asks for the same ones in the same order, so that they are counted.
+//! Barriers and reductions. All members post the same operations in the same order, so a number identifies each.
 //!
-//! Values go up the tree: a card combines its own, then those of its first child, then of its second, as far as all of
-//! them are there, and passes what it has made of them on; so that a long reduction is on all of its way at once. The
-//! first member's is the result. It goes down, into the memory of each host. A barrier is a reduction of nothing.
+//! Values go up the tree. A card combines its own values, then those of its first child, then those of its second. It
+//! combines as many values as it has from all three, and sends the result on, so a long reduction is pipelined. The
+//! first member computes the final result, which goes down the tree into the memory of each host. A barrier is a
+//! reduction without values.
 //!
-//! A member may be some operations ahead of others. Of more than that nothing is sent, and nothing taken.
+//! A member may be a few operations ahead of others. Cards neither send nor accept data of later operations.
 
 use alloc::collections::VecDeque;
 use alloc::vec;

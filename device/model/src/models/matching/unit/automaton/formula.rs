@@ -1,10 +1,10 @@
-//! What a way through the program does to data, and what data must be for it to be the way: the words that are passed,
-//! taken apart into values that follow from one another.
+//! What a path through the program does to data, and the conditions on the data for this path. The words of the path
+//! are decomposed into values that depend on one another.
 //!
-//! A way is straight, and is only gone where everything on it is as expected. So registers are names: a word that is
-//! taken or copied costs nothing, and what nothing looks at is left out. What is the same each time is found once. And
-//! what is expected of a predicate says what it comes from: that a word branches behind `p2 = p1 and p9` says that both
-//! are 1, and no predicate is computed.
+//! A path is straight, and is executed only if all its conditions hold. So registers are only names: a word that is
+//! taken or copied costs nothing, and values that are not read are left out. Constant values are computed once. A
+//! condition on a predicate also determines the predicate's operands. For example, if a word branches after `p2 = p1
+//! and p9`, both are 1, and no predicate is computed.
 //!
 //! Constants: none of the model's.
 
@@ -17,40 +17,40 @@ use niclab_isa::{AluOp, PREDICATES, REGISTERS};
 use super::super::operation::{Arithmetic, Match, Operation, active, tops_of_nonzero};
 use super::liveness::{self, Set};
 
-/// Places of values: registers of the ALU, of the ternary unit, all predicates in one, and behind them what is
-/// computed.
+/// Slots of values: registers of the ALU, registers of the ternary unit, one slot for all predicates, and then computed
+/// values.
 pub const PLACES: usize = 256;
-/// The place of the predicates.
+/// The slot of the predicates.
 const START_PREDICATES: usize = 2 * REGISTERS;
-/// How often what is expected is followed back and what is known on: a way on which more follows from that is tested
-/// for it. Attack: predicates that depend on one another along a long way would be gone through as often as it has
-/// words. Ours: a bound.
+/// Maximum number of passes that derive further conditions from known ones. Conditions that would need more passes are
+/// tested when the path is executed. Attack: predicates that depend on one another along a long path would need a pass
+/// for each of its words. Ours: a bound.
 const MOST_PASSES: usize = 16;
 
-/// What a way writes.
+/// A word that a path writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
     /// This word.
     Word(u64),
-    /// Any word, in the first or the second of two places.
+    /// Any word, returned in the first or the second of two slots.
     Any(u8),
 }
 
-/// One value that is computed, by places of others.
+/// A computed value, by the slots of its operands.
 #[derive(Clone, Copy, Debug)]
 enum What {
-    /// A word of the input, by how many were taken before,
+    /// A word of the input, by the number of words taken before,
     Input(u8),
-    /// or with its lanes in other places.
+    /// or the same with its lanes permuted.
     Permuted(u8, u8),
-    /// The same each time.
+    /// A constant.
     Constant(u64),
     /// What the ALU computes,
     Compute(Arithmetic),
-    /// or compares, and what the ternary unit does: the highest bit of each group of lanes.
+    /// or compares, and what the ternary unit compares: the highest bit of each group of lanes.
     Compare(Arithmetic),
     Match(Match),
-    /// The first of two values where a bit is 1, else the second.
+    /// The first of two values if a bit is 1, else the second.
     Either {
         bit: (u8, u8),
         then: u8,
@@ -62,11 +62,11 @@ enum What {
         a: (u8, u8),
         b: (u8, u8),
     },
-    /// A value that was there before.
+    /// A copy of another value.
     Same(u8),
 }
 
-/// A value that is computed, where it goes, and what those of its bits must be that are in the mask.
+/// A computed value, its slot, and the required values of its bits in the mask.
 #[derive(Clone, Copy, Debug)]
 struct Line {
     what: What,
@@ -75,24 +75,23 @@ struct Line {
     want: u64,
 }
 
-/// All of a way.
+/// All computations and conditions of a path.
 #[derive(Clone, Debug)]
 pub struct Formula {
     lines: Vec<Line>,
-    /// What is written that may be anything, first and second.
+    /// The slots of the written words that may have any value, first and second.
     written: [u8; 2],
-    /// Registers that are others behind it, by their numbers in [`liveness::registers`], and the places of their
-    /// values.
+    /// Registers that the path changes, by their numbers in [`liveness::registers`], and the slots of their new values.
     registers: Vec<(u8, u8)>,
-    /// Predicates that are, and the bits that they are.
+    /// Predicates that the path changes, and the bits that they become.
     predicates: Vec<(u8, (u8, u8))>,
-    /// Predicates that are known behind it, and what they are.
+    /// Predicates that are known after the path, and their values.
     known: (u16, u16),
 }
 
 impl Formula {
-    /// Computes all values from registers, predicates and input; false where anything is not as expected. Nothing but
-    /// `values` changes.
+    /// Computes all values from registers, predicates and input. Returns false if a condition does not hold. Changes
+    /// only `values`.
     #[inline(always)]
     pub fn evaluate(&self, values: &mut [u64; PLACES], input: impl Fn(u8) -> u64) -> bool {
         for line in &self.lines {
@@ -120,16 +119,16 @@ impl Formula {
         true
     }
 
-    /// What it wrote that may be anything.
+    /// The written words that may have any value.
     #[inline]
     pub fn written(&self, values: &[u64; PLACES]) -> [u64; 2] {
         self.written.map(|place| values[usize::from(place)])
     }
 
-    /// Registers and predicates are as behind it.
+    /// Sets registers and predicates to their values after the path.
     #[inline]
     pub fn leave(&self, values: &mut [u64; PLACES]) {
-        // None of these places is a register that is written here.
+        // None of these slots is a register that is written here.
         for (number, place) in &self.registers {
             values[usize::from(*number)] = values[usize::from(*place)];
         }
@@ -155,10 +154,10 @@ enum Bit {
     Of(Name, u8),
 }
 
-/// How a value comes about. Values have lower numbers than those that follow from them.
+/// The origin of a value. Values have lower numbers than those that depend on them.
 #[derive(Clone, Copy, Debug)]
 enum Value {
-    /// It is there at the begin, at the place that is its number.
+    /// It exists at the start, in the slot with its number.
     Start,
     Constant(u64),
     Input(u8),
@@ -170,18 +169,18 @@ enum Value {
     Function(u8, [Bit; 2]),
 }
 
-/// A formula that is put together.
+/// A formula under construction.
 pub struct Builder {
     values: Vec<Value>,
-    /// What each register and predicate is now.
+    /// The present value of each register and predicate.
     registers: [Name; 2 * REGISTERS],
     predicates: [Bit; PREDICATES],
-    /// What is expected of predicates; also what follows from that.
+    /// Conditions on predicates, including derived ones.
     known: BTreeMap<(Name, u8), bool>,
-    /// What is expected of values: a mask, and what they are there.
+    /// Conditions on values: a mask, and the values of the masked bits.
     tests: BTreeMap<Name, (u64, u64)>,
     written: [Name; 2],
-    /// It cannot be as expected.
+    /// The conditions contradict each other.
     is_never: bool,
 }
 
@@ -202,13 +201,13 @@ impl Builder {
         }
     }
 
-    /// A predicate is this.
+    /// Adds the condition that a predicate has this value.
     pub fn expect(&mut self, predicate: u8, is: bool) {
         self.expect_bit(self.predicate(predicate), is);
     }
 
-    /// A word is passed, all slots of which but the branch do something; see [`Registers::execute`]. `take` words were
-    /// taken before. What it writes is expected to be this.
+    /// Adds a word with all its slots except the branch; see [`Registers::execute`]. `take` words were taken before.
+    /// `expected` gives the word that it must write.
     pub fn pass(
         &mut self,
         operation: &Operation,
@@ -274,7 +273,7 @@ impl Builder {
         self.predicates[usize::from(number) % PREDICATES]
     }
 
-    /// A register of a file is this from now on, unless it is a constant one.
+    /// Assigns a value to a register of a file, unless the register is constant.
     fn name(&mut self, number: u8, file: usize, value: Name) {
         let number = usize::from(number) % REGISTERS;
         if number != 0 {
@@ -289,7 +288,7 @@ impl Builder {
         }
     }
 
-    /// A value, which may be the same each time.
+    /// Adds a value, which may be constant.
     fn value(&mut self, value: Value) -> Name {
         let constant = |name: Name| self.constant(name);
         let operands = |slot: &Arithmetic, [a, b]: [Name; 2]| {
@@ -321,7 +320,7 @@ impl Builder {
         self.values.len() - 1
     }
 
-    /// The slot with its second operand in it, if that is the same each time.
+    /// The slot with its second operand as immediate, if the operand is constant.
     fn immediate(&self, slot: Arithmetic, b: Name) -> (Arithmetic, Name) {
         let b = if slot.keep == 0 { 0 } else { b };
         self.constant(b).map_or((slot, b), |word| {
@@ -349,14 +348,14 @@ impl Builder {
         }
     }
 
-    /// Results of a comparison enter predicates; see [`super::super::operation::Results::enter`].
+    /// Enters the results of a comparison into predicates; see [`super::super::operation::Results::enter`].
     fn enter(&mut self, results: &super::super::operation::Results, tops: u64, compared: Name) {
         /// Truth tables of two predicates.
         const AND: u8 = 0b1000;
         const OR: u8 = 0b1110;
         for (number, combines) in results.each() {
             let lane = u32::from(number) % 4;
-            // The top of the group that this lane is in.
+            // The top of the group that has this lane.
             let top = (tops >> (16 * lane)).trailing_zeros() + 16 * lane;
             let result = match self.constant(compared) {
                 Some(word) => Bit::Known(word >> (top & 63) & 1 == 1),
@@ -380,7 +379,7 @@ impl Builder {
         }
     }
 
-    /// Bits of a value are these.
+    /// Adds a condition on bits of a value.
     fn test(&mut self, name: Name, mask: u64, want: u64) {
         if let Some(word) = self.constant(name) {
             self.is_never |= word & mask != want;
@@ -391,7 +390,7 @@ impl Builder {
         (*masked, *wanted) = (*masked | mask, *wanted | want);
     }
 
-    /// What is known of a predicate.
+    /// The known value of a predicate, if there is one.
     fn settled(&self, bit: Bit) -> Bit {
         match bit {
             Bit::Of(name, place) => self.known.get(&(name, place)).map_or(bit, |is| Bit::Known(*is)),
@@ -399,7 +398,7 @@ impl Builder {
         }
     }
 
-    /// What is expected of functions says something of what they are of.
+    /// Derives conditions on the operands of functions from conditions on their results.
     fn follow_back(&mut self) {
         for _ in 0..MOST_PASSES {
             let before = self.known.len();
@@ -421,8 +420,8 @@ impl Builder {
         }
     }
 
-    /// What is expected becomes tests of values, but for what follows from other tests: those of values with lower
-    /// numbers.
+    /// Turns conditions on predicates into tests of values. Conditions that follow from other tests, of values with
+    /// lower numbers, need none.
     fn make_tests(&mut self) {
         for ((name, place), is) in core::mem::take(&mut self.known) {
             let mut follows = None;
@@ -434,19 +433,20 @@ impl Builder {
             if follows.is_none() {
                 self.test(name, 1 << (place & 63), u64::from(is) << (place & 63));
             }
-            // Numbers rise: all that a later one is of is here.
+            // Numbers ascend, so all operands of a later value are present.
             self.known.insert((name, place), is);
         }
     }
 
-    /// The formula, where `needed` is needed behind it; none where it cannot be as expected, or is too long.
+    /// The formula, if `needed` is needed after the path. `None` if the conditions contradict each other, or if the
+    /// formula is too long.
     pub fn formula(mut self, needed: Set) -> Option<Formula> {
         self.follow_back();
         self.make_tests();
         if self.is_never {
             return None;
         }
-        // Values of which it is known which of two others they are, are that.
+        // A selection of two values by a known bit is replaced by the selected value.
         let mut same: Vec<Name> = (0..self.values.len()).collect();
         for name in 0..self.values.len() {
             if let Value::Either(bit, [then, or]) = self.values[name]
@@ -465,7 +465,7 @@ impl Builder {
     }
 }
 
-/// The rows of a truth table that two predicates may be at, and what they are there.
+/// The rows of a truth table that two predicates may select, and the predicates' values there.
 fn rows([a, b]: [Bit; 2]) -> impl Iterator<Item = (u8, [bool; 2])> {
     let may_be = |bit: Bit, is: bool| bit != Bit::Known(!is);
     (0..4_u8)
@@ -473,16 +473,16 @@ fn rows([a, b]: [Bit; 2]) -> impl Iterator<Item = (u8, [bool; 2])> {
         .filter(move |(_, [is_a, is_b])| may_be(a, *is_a) && may_be(b, *is_b) && (a != b || is_a == is_b))
 }
 
-/// What all of them say, if they say the same.
+/// The result of all rows, if they agree.
 fn of_rows(mut rows: impl Iterator<Item = bool>) -> Option<bool> {
     let first = rows.next()?;
     rows.all(|other| other == first).then_some(first)
 }
 
-/// A formula whose values get their places.
+/// A formula whose values get their slots.
 struct Lines {
     builder: Builder,
-    /// What each value is.
+    /// The value by which each value is replaced.
     same: Vec<Name>,
     places: Vec<Option<u8>>,
 }
@@ -517,7 +517,8 @@ impl Lines {
         let registers = registers.iter().map(|(number, name)| {
             let place = self.places[*name]?;
             let is_register = usize::from(place) < START_PREDICATES;
-            // What a register held that another one gets is put aside: it may itself be written.
+            // The old value of a register that another one gets is first copied to a slot of its own, because the
+            // register may itself be written.
             Some((*number, if is_register { self.put_aside(place, &mut lines)? } else { place }))
         });
         let registers = registers.collect::<Option<_>>()?;
@@ -533,7 +534,7 @@ impl Lines {
         })
     }
 
-    /// Another place for what is at this one.
+    /// Copies the value in this slot to another slot.
     fn put_aside(&self, place: u8, lines: &mut Vec<Line>) -> Option<u8> {
         let last = lines.iter().map(|line| usize::from(line.to)).max().unwrap_or(0);
         let to = u8::try_from(last.max(START_PREDICATES) + 1).ok()?;
@@ -541,7 +542,7 @@ impl Lines {
         Some(to)
     }
 
-    /// What a value follows from.
+    /// The operands of a value.
     fn operands(&self, name: Name) -> impl Iterator<Item = Name> + use<> {
         let of_bit = |bit: Bit| match self.builder.settled(bit) {
             Bit::Of(name, _) => Some(name),
@@ -558,7 +559,7 @@ impl Lines {
         operands.into_iter().flatten()
     }
 
-    /// All values that are used, in order, each with what is expected of it.
+    /// All used values in order, each with its conditions.
     fn lines(&mut self, is_used: &[bool]) -> Option<Vec<Line>> {
         let (mut lines, mut next) = (Vec::new(), START_PREDICATES + 1);
         for name in (0..is_used.len()).filter(|name| is_used[*name]) {
@@ -608,7 +609,7 @@ impl Lines {
     /// A function, of two bits or of those that are not known.
     fn function(&self, table: u8, bits: [Bit; 2]) -> Option<What> {
         let settled = bits.map(|bit| self.builder.settled(bit));
-        // Of a bit that is known, either row of the table is the one that it leads to.
+        // If a bit is known, both rows of the table are replaced by the one that the bit selects.
         let same = |row: u8, shift: u8, bit: Bit| match bit {
             Bit::Known(is) => row & !(1 << shift) | u8::from(is) << shift,
             Bit::Of(..) => row,
@@ -625,12 +626,12 @@ impl Lines {
 
 #[cfg(test)]
 impl Formula {
-    /// How much it does.
+    /// Number of its parts: computations and changed registers.
     pub const fn len(&self) -> usize {
         self.lines.len() + self.registers.len()
     }
 
-    /// Leaves something out: nobody knows then what stands in its place.
+    /// Removes a part. The contents of its slot are then undefined.
     pub fn forget(&mut self, place: usize) {
         let count = self.lines.len();
         match self.lines.get_mut(place) {

@@ -1,5 +1,5 @@
-//! Which registers and predicates a program's future looks at: all that a branch, an output or its value can depend on,
-//! from a word on. The others may hold anything, and no cycle, word or result would be another.
+//! The registers and predicates that a program reads from a word on: all that a branch, an output or an output's value
+//! can depend on. The others may have any value without changing a cycle, a word or a result.
 //!
 //! Constants: ours, how a set of registers is kept.
 
@@ -10,18 +10,18 @@ use niclab_isa::DELAY_SLOTS;
 
 use super::super::operation::{Operation, active};
 
-/// A set of registers and predicates, one bit each: the ALU's, the ternary unit's, the predicates.
+/// A set of registers and predicates, one bit each: the ALU's registers, the ternary unit's registers, the predicates.
 pub type Set = u64;
 
 const TERNARY: u32 = 16;
 const PREDICATES: u32 = 32;
-/// The constant ones, which need not be computed.
+/// The constant registers and the constant predicate, which need not be computed.
 const CONSTANT: Set = 1 | 1 << TERNARY | 1 << PREDICATES;
 const ALL: Set = ((1 << 48) - 1) & !CONSTANT;
 
-/// How often the program is gone through until nothing changes. Attack: a program whose registers depend on one another
-/// along a long way back would be gone through as often as it has words, each time that it is loaded. One that has not
-/// settled by then is taken to look at everything. Ours: a bound.
+/// Maximum number of passes over the program, which are repeated until nothing changes. Attack: a program's registers
+/// depend on one another along a long path backwards. Each time it is loaded, it would need a pass for each of its
+/// words. A program that needs more passes is treated as if it read everything. Ours: a bound.
 const MOST_PASSES: usize = 64;
 
 pub const fn alu(register: u8) -> Set {
@@ -32,7 +32,7 @@ pub const fn ternary(register: u8) -> Set {
     (1 << TERNARY) << register & !CONSTANT
 }
 
-/// The registers of a set, by their numbers: those of the ALU, and behind them those of the ternary unit.
+/// The registers of a set, by their numbers: first those of the ALU, then those of the ternary unit.
 pub fn registers(set: Set) -> impl Iterator<Item = u8> {
     (0..PREDICATES as u8).filter(move |number| set >> number & 1 == 1)
 }
@@ -48,7 +48,7 @@ pub const fn predicates(bits: u16) -> Set {
 /// The sets of a program.
 #[derive(Clone, Debug)]
 pub struct Liveness {
-    /// What is looked at from each word on, where no branch is under way.
+    /// What is read from each word on, if no branch is pending.
     from: Box<[Set]>,
 }
 
@@ -64,7 +64,7 @@ impl Liveness {
         liveness
     }
 
-    /// Goes through the program once. Whether a set grew.
+    /// Makes one pass over the program. Returns whether a set grew.
     fn pass(&mut self, program: &[Operation]) -> bool {
         let mut has_grown = false;
         for (pc, operation) in program.iter().enumerate().rev() {
@@ -84,21 +84,20 @@ impl Liveness {
         has_grown
     }
 
-    /// What is looked at from a word on, with so many words before a branch that was taken.
+    /// What is read from a word on, with `delay` words before the target of a taken branch.
     pub fn from(&self, program: &[Operation], pc: usize, delay: u8, target: u16) -> Set {
         let at = |pc: usize| self.from.get(pc).copied().unwrap_or(0);
         if delay == 0 {
             return at(pc);
         }
-        // A branch behind one that was taken is none. Where the program ends before, what is looked at is less.
+        // A branch in the delay slot of a taken branch has no effect. If the program ends before, less is read.
         (pc..pc + usize::from(delay)).rev().fold(at(target.into()), |after, pc| {
             program.get(pc).map_or(0, |operation| before(operation, after).0)
         })
     }
 }
 
-/// What a word but for its branch looks at where `after` is looked at behind it, and the slots that have to do anything
-/// for that.
+/// What a word, without its branch, reads if `after` is read after it, and the slots that must be active for that.
 pub fn before(operation: &Operation, after: Set) -> (Set, u8) {
     let (mut slots, mut written, mut read) = (0, 0, 0);
     if operation.has(active::TERNARY) {
@@ -161,7 +160,7 @@ pub fn before(operation: &Operation, after: Set) -> (Set, u8) {
     (after & !written | read, slots)
 }
 
-/// The registers and predicates of a set, to be compared with others.
+/// The values of the registers and predicates of a set, for comparisons.
 #[cfg(any(test, debug_assertions))]
 pub fn kept(set: Set, registers: &super::super::Registers, predicates: u16) -> alloc::vec::Vec<u64> {
     let has = |place: usize| set >> place & 1 == 1;

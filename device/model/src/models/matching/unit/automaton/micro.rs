@@ -1,4 +1,4 @@
-//! What a word does to data, slot by slot and without what is not needed.
+//! What a word does to data, slot by slot and without operations that are not needed.
 //!
 //! Constants: none of the model's.
 
@@ -9,14 +9,14 @@ use super::super::Registers;
 use super::super::operation::{Arithmetic, Function, Match, Operation, active, tops_of_nonzero};
 use super::liveness::{Set, alu, predicate, predicates, ternary};
 
-/// One thing that is done to data. Registers are named by their numbers, input words by how many were taken before.
+/// One operation on data. Registers are named by their numbers, input words by the number of words taken before.
 #[derive(Clone, Debug)]
 pub enum Micro {
-    /// An input word goes to a register of the ALU,
+    /// Takes an input word into a register of the ALU,
     Take { to: u8, take: u8 },
-    /// of the ternary unit,
+    /// into one of the ternary unit,
     TakeTernary { to: u8, take: u8 },
-    /// or there with its lanes in other places.
+    /// or into one of the ternary unit with its lanes permuted.
     TakePermuted { to: u8, take: u8, permute: u8 },
     /// The ternary unit compares.
     Match(Match),
@@ -24,13 +24,13 @@ pub enum Micro {
     Compare(Arithmetic),
     /// or computes.
     Compute(Arithmetic),
-    /// The predicate unit.
+    /// The predicate unit computes.
     Function(Function),
-    /// A register is copied, if the predicate is 1.
+    /// Copies a register, if the predicate is 1.
     Copy { from: u8, to: u8, predicate: u8 },
-    /// A register is written to the output, in this cycle.
+    /// Writes a register to the output, in this cycle.
     Output { from: u8, cycle: u8 },
-    /// All slots of a word that cannot be done one after the other.
+    /// All slots of a word that cannot be executed one after the other.
     Word { operation: Box<Operation>, take: u8, cycle: u8 },
 }
 
@@ -38,7 +38,7 @@ const fn at(number: u8) -> usize {
     number as usize % niclab_isa::REGISTERS
 }
 
-/// Does these.
+/// Executes these operations.
 #[inline(always)]
 pub fn perform(
     micros: &[Micro],
@@ -93,15 +93,15 @@ const fn operands(slot: &Arithmetic, registers: &Registers) -> (u64, u64) {
     (registers.alu[at(slot.a)], registers.alu[at(slot.b)] & slot.keep | slot.immediate)
 }
 
-/// What one of them reads and writes.
+/// An operation, and the registers and predicates that it reads and writes.
 struct Slot {
     micro: Micro,
     reads: Set,
     writes: Set,
 }
 
-/// What a word does of which anything is needed, `after` being looked at behind it, in an order in which each slot
-/// finds what the word before left.
+/// The needed operations of a word, if `after` is read after it. They are in an order in which each slot reads the
+/// results of the previous word.
 pub fn of_word(operation: &Operation, after: Set, take: u8, cycle: u8) -> Vec<Micro> {
     let mut slots = slots(operation, take, cycle);
     slots.retain(|slot| matches!(slot.micro, Micro::Output { .. }) || slot.writes & after != 0);
@@ -112,7 +112,7 @@ pub fn of_word(operation: &Operation, after: Set, take: u8, cycle: u8) -> Vec<Mi
             others.fold(0, |all, (_, other)| all | other.reads | other.writes) & slots[place].writes == 0
         };
         let Some(place) = (0..slots.len()).find(|place| is_free(*place)) else {
-            // Two change places, or write the same.
+            // Two slots exchange registers, or write the same one.
             return [Micro::Word { operation: Box::new(*operation), take, cycle }].into();
         };
         micros.push(slots.remove(place).micro);
@@ -139,7 +139,7 @@ fn slots(operation: &Operation, take: u8, cycle: u8) -> Vec<Slot> {
     if operation.has(active::COPY) {
         let (from, to, condition) = (operation.copy_source, operation.copy_ternary, operation.copy_predicate);
         if operation.copy_output {
-            // Whether it is written is known.
+            // Whether the output is written is known.
             slot(Micro::Output { from, cycle }, alu(from), 0);
         } else {
             slot(

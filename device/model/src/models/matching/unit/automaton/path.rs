@@ -1,4 +1,4 @@
-//! The way through some nodes, put together to be gone at once where the data is of the same classes.
+//! The path through some nodes, joined so that it can be executed at once if the data is of the same classes.
 //!
 //! Constants: none of the model's.
 
@@ -9,10 +9,10 @@ use super::formula::{Builder, Expected, Formula};
 use super::liveness::Set;
 use super::{Automaton, End, NOWHERE, Passed};
 
-/// Nodes of a way at most: a way is as short as one item's. Ours: a bound on what is kept for one.
+/// Maximum number of nodes of a path; a path is as short as one item's. Ours: a bound on the memory of a path.
 const MOST_NODES: usize = 64;
 
-/// Nodes, in the order in which they were passed, and the class of the data at the end of each.
+/// Nodes, in the order in which they were passed, each with the class of the data at its end.
 #[derive(Clone, Debug, Default)]
 pub struct Track {
     passed: Vec<(u32, u8)>,
@@ -20,7 +20,7 @@ pub struct Track {
 }
 
 impl Track {
-    /// Another node is passed.
+    /// Adds a node that was passed.
     pub fn pass(&mut self, number: u32, class: Option<u8>) {
         self.is_lost |= self.passed.len() >= MOST_NODES || number == NOWHERE;
         if !self.is_lost {
@@ -28,46 +28,47 @@ impl Track {
         }
     }
 
-    /// Something was done that is no node.
+    /// The engine executed something without a node.
     pub const fn lose(&mut self) {
         self.is_lost = true;
     }
 }
 
-/// A way that was found.
+/// A path that was found.
 #[derive(Clone, Debug)]
 pub struct Path {
-    /// What is to be done, and what is expected meanwhile.
+    /// Its computations and conditions.
     pub(super) formula: Formula,
-    /// What it was found by.
+    /// The recording that it was made from.
     track: Track,
     written: Vec<Expected>,
-    /// Words that it takes and issues.
+    /// Numbers of words that it takes and issues.
     pub takes: usize,
     pub issued: u64,
 }
 
 #[cfg(test)]
 impl Path {
-    /// How much it does.
+    /// Number of its parts.
     pub const fn len(&self) -> usize {
         self.formula.len()
     }
 
-    /// Leaves something out.
+    /// Removes a part.
     pub fn forget(&mut self, place: usize) {
         self.formula.forget(place);
     }
 }
 
-/// A word or a condition on the way.
+/// A word, or a condition on the path.
 enum Part {
     Word(Passed),
     Condition([u8; 2], u8),
 }
 
 impl Automaton {
-    /// The way of a track, which wrote these words; none where it was lost or wrote another number of them.
+    /// The path of a recording that wrote these words. `None` if the recording was lost, or if it wrote another number
+    /// of words.
     pub fn path(&self, program: &[Operation], track: Track, written: &[Expected]) -> Option<Path> {
         if track.is_lost {
             return None;
@@ -91,7 +92,7 @@ impl Automaton {
         Some(Path { formula, takes: takes.into(), issued, track, written: written.to_vec() })
     }
 
-    /// Ways that are gone one behind the other, as one.
+    /// Consecutive paths, joined to one.
     pub fn joined(&self, program: &[Operation], paths: &[&Path]) -> Option<Path> {
         let passed = paths.iter().flat_map(|path| path.track.passed.iter().copied()).collect();
         let written: Vec<_> = paths.iter().flat_map(|path| path.written.iter().copied()).collect();
@@ -99,7 +100,7 @@ impl Automaton {
     }
 }
 
-/// What these parts do to data, where `needed` is needed behind them.
+/// What these parts do to data, if `needed` is needed after them.
 fn data(program: &[Operation], parts: &[Part], needed: Set, written: &[Expected]) -> Option<Formula> {
     let mut builder = Builder::new();
     let mut written = written.iter().copied();
