@@ -410,9 +410,11 @@ fn run_make(
 ) -> Result<(), DriverError> {
     let mut said = VecDeque::new();
     let end = stream(make, |line| {
+        // The paths of the user, in the progress of a slow build too.
+        let line = users(line, built_at, &sources.path);
         progress.detail("your driver", line.trim());
-        if is_the_compilers(line) {
-            said.push_back(users(line, built_at, &sources.path));
+        if is_the_compilers(&line) {
+            said.push_back(line);
         }
         // What ends a build stands at the end.
         if said.len() > MOST_LINES {
