@@ -592,6 +592,34 @@ mod tests {
         }
     }
 
+    /// The details of a build.
+    #[derive(Default)]
+    struct Details(std::sync::Mutex<Vec<String>>);
+
+    impl Progress for Details {
+        fn started(&self, _: &str) {}
+
+        fn detail(&self, _: &str, detail: &str) {
+            self.0.lock().unwrap().push(detail.to_owned());
+        }
+
+        fn done(&self, _: &str, _: std::time::Duration) {}
+
+        fn note(&self, _: &str) {}
+    }
+
+    #[test]
+    fn progress_of_a_build_shows_the_users_paths() {
+        let sources = Sources { path: "/home/me/driver".into(), files: Vec::new(), bytes: 0 };
+        let mut make = Command::new("sh");
+        make.args(["-c", "echo \"/driver-build/a.c: In function 'f':\"; exit 2"]);
+        let details = Details::default();
+        let error = run_make(&mut make, BUILT_AT, &sources, &details).unwrap_err().to_string();
+        let shown = details.0.into_inner().unwrap();
+        assert_eq!(shown, ["/home/me/driver/a.c: In function 'f':"]);
+        assert!(error.contains("/home/me/driver/a.c"), "{error}");
+    }
+
     /// A file with a section of strings, one that says something of the module, and one with the names of sections.
     fn elf(strings: &str, said: &str) -> Vec<u8> {
         let mut file = vec![0; 64];

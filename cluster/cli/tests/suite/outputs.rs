@@ -112,7 +112,9 @@ fn reader_that_leaves_a_fifo_ends_the_simulation_quietly() {
     let ended = niclab.run(["sim", "x.toml", "--capture", "pipe"]);
     reader.join().unwrap();
     assert_eq!(ended.code(), i32::from(READER_GONE), "{ended}");
-    assert!(ended.stdout.is_empty() && !ended.stderr.contains("niclab: "), "{ended}");
+    // Another test's cargo may hold the package cache when this one looks whether the simulator is built.
+    let mut messages = ended.stderr.lines().filter(|line| !line.contains("another cargo is at work"));
+    assert!(ended.stdout.is_empty() && !messages.any(|line| line.contains("niclab: ")), "{ended}");
 }
 
 /// Runs a command whose standard output nobody reads.
