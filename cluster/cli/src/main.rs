@@ -9,6 +9,7 @@ mod commands;
 #[cfg(test)]
 mod documented;
 mod extcap;
+mod link_faults;
 mod match_unit;
 mod name;
 mod protocol;

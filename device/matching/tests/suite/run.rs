@@ -194,7 +194,7 @@ fn an_answer_that_is_not_due_is_told_with_what_is() {
         (answers(&[1, 0, 8, 1]), ["answered 0x1 where 2 was due", "fix: "]),
         (
             "r1 = add r0, 1\nout = copy r1\nin\nin\nin\nin\nin\n".to_owned(),
-            ["answered 0x1 before the item was sent", "judged next"],
+            ["answered 0x1 before the item", "judges next"],
         ),
         // Three items and the end of the list.
         (fails(3) + &"in\n".repeat(8) + &says(&[1]), ["answered 0x1 for the end of the list", "0 is due"]),
@@ -238,7 +238,7 @@ fn offset_and_length_are_checked_where_items_are_used_up() {
             let (code, complaint) = code(queue);
             assert_eq!(code, Some(i32::from(is_refused)), "{offset}, {length}: {complaint}");
             assert_eq!(
-                complaint.contains(&format!("{length} bytes at {offset}, outside")),
+                complaint.contains(&format!("{length} bytes at offset {offset}, which exceeds")),
                 is_refused,
                 "{complaint}"
             );

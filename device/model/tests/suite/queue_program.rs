@@ -374,7 +374,8 @@ fn of_two_programs_the_one_at_fault_is_named() {
     ] {
         let found = run_both(by_queue, by_matcher).unwrap_err();
         assert_eq!(found, fault);
-        let name = if fault.party == Party::Queue { "keeps the list: " } else { "that matches: " };
+        let name =
+            if fault.party == Party::Queue { "the queue's program: " } else { "the matching program: " };
         assert!(found.to_string().contains(name), "{found}");
     }
 }
