@@ -174,6 +174,61 @@ impl Wait {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Address, Memory};
+
+    /// A device that lives and does nothing.
+    struct Idle;
+
+    impl Backing for Idle {
+        fn name(&self) -> &str {
+            "idle"
+        }
+
+        fn ring(&self) {}
+
+        fn wait_interrupts(&self, _: Duration) -> Result<u64, Error> {
+            Ok(0)
+        }
+
+        fn check(&self) -> Result<(), Error> {
+            Ok(())
+        }
+
+        fn route(&self, _: Address) -> Result<(), Error> {
+            Ok(())
+        }
+
+        fn authorize(&self, _: Address, _: u32) -> Result<(), Error> {
+            Ok(())
+        }
+
+        fn revoke(&self, _: Address) -> Result<(), Error> {
+            Ok(())
+        }
+
+        fn register(&self, _: &Memory) -> Result<u32, Error> {
+            Ok(0)
+        }
+
+        fn deregister(&self, _: u32) -> Result<(), Error> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn wait_of_a_thread_that_slept_too_long_goes_on() {
+        let limit = LONGEST_STEP + Duration::from_millis(100);
+        let mut wait = Wait::new("wait", WaitPolicy::Block, limit.into());
+        let mut quiet = Quiet::default();
+        assert!(matches!(wait.next(&mut quiet, &Idle), Ok(Next::Sleep(_))));
+        // However much longer the thread sleeps, one second counts.
+        std::thread::sleep(limit);
+        assert!(matches!(wait.next(&mut quiet, &Idle), Ok(Next::Sleep(_))));
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(
+            matches!(wait.next(&mut quiet, &Idle), Err(Error::TimedOut { waited, .. }) if waited > limit)
+        );
+    }
 
     #[test]
     fn stopped_thread_does_not_time_out() {
