@@ -66,7 +66,10 @@ fn guest_loads_an_assembly_with_the_kernels_firmware_loader() {
         echo two.inic >$card/firmware || exit 14
         grep '^two.inic ' $card/firmware || exit 15
         [ $(cat $card/causes/handed_over) = 1 ] && [ $(cat $card/statistics/hand_overs) = 1 ] || exit 16
+        # One guest may greet the other before the other's card has the new assembly. The first ping-pong ends that.
         niclab-perf pingpong -s 4000 --iterations 200 || exit 17
-        [ $(cat $card/statistics/other_assembly) = 0 ] || exit 18";
+        before=$(cat $card/statistics/other_assembly)
+        niclab-perf pingpong -s 4000 --iterations 200 || exit 18
+        [ $(cat $card/statistics/other_assembly) = $before ] || exit 19";
     niclab.run(["run", "--nic", "inic", "--", "sh", "-c", script]).success();
 }
