@@ -5,6 +5,7 @@ mod descriptors;
 mod end;
 mod faults;
 mod figures;
+mod listener;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -28,10 +29,11 @@ use niclab_observe::timeline::Owner;
 use niclab_port::open_region;
 use niclab_port::{Fault as PortFault, Loss, Queue, Requester};
 use niclab_spec::report::NodeFigures;
-use niclab_workloads::{End, FlowId, Listener, Mark, PortPlan, Read, Script, Transport, Wrong};
+use niclab_workloads::{End, FlowId, PortPlan, Read, Script, Transport};
 use smallvec::SmallVec;
 
 use self::descriptors::Chains;
+use self::listener::CheckedReads;
 use super::ethernet::Function;
 use super::memory::{COUNTER_WORDS, Glance, Launch, Memory, Place};
 use super::oracle::{Oracle, Progress, STATUS_SENT};
@@ -498,7 +500,7 @@ impl<T: Transport> CardHost<T> {
                 .iter()
                 .any(|(flow, from)| *from as usize == place && checker.is_receiver_astray(*flow));
             let wanted = spoiled.flatten();
-            let mut told = Told { checker: &mut *checker, is_spoiled, is_peer_astray, wanted };
+            let mut told = CheckedReads { checker: &mut *checker, is_spoiled, is_peer_astray, wanted };
             let read = port.transport.read(&mut port.queue, &mut view, &mut told);
             if read.is_none() {
                 spoiled?;
@@ -542,40 +544,6 @@ impl<T: Transport> CardHost<T> {
             self.tally.pio_bytes += 8;
             self.handle(now, Input::Register { port: number, register }, checker, effects);
         }
-    }
-}
-
-/// Tells the checker of what is read; of a record that a fault befell, or a program that one led astray, only that
-/// something is there.
-struct Told<'a> {
-    checker: &'a mut Checker,
-    is_spoiled: bool,
-    /// Whether the program that it sends to was led astray: it may have posted nothing for what is sent, and the card
-    /// says so.
-    is_peer_astray: bool,
-    /// The message that the card wanted to tell of.
-    wanted: Option<Mark>,
-}
-
-impl Listener for Told<'_> {
-    fn on_message(&mut self, at: End, from: End, mark: &Mark, payload: impl Iterator<Item = u64>) {
-        match &self.wanted {
-            _ if !self.is_spoiled => self.checker.on_received(at, from, mark, payload),
-            Some(wanted) => self.checker.on_received_spoiled(at, wanted),
-            None => self.checker.on_received_astray(at, mark),
-        }
-    }
-
-    fn on_wrong(&mut self, wrong: Wrong, what: impl FnOnce() -> String) {
-        if self.is_spoiled || self.is_peer_astray {
-            return;
-        }
-        let check = match wrong {
-            Wrong::Contents => Check::RightContents,
-            Wrong::Port => Check::RightPort,
-            Wrong::Memory => Check::RightMemory,
-        };
-        self.checker.fail(check, what);
     }
 }
 
