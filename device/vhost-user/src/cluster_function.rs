@@ -1,5 +1,8 @@
 //! The cluster function: the vhost-user back end behind QEMU's `vhost-user-test-device-pci`.
 
+use crate::shell::service::device;
+use crate::shell::service::queues;
+use crate::shell::wait;
 use std::ffi::CString;
 use std::io;
 use std::sync::Arc;
@@ -72,7 +75,7 @@ impl ClusterFunction {
     pub fn on_disconnect(&self) {
         self.host_reset();
         let old = {
-            let mut nodes = self.shell.cluster().alone(self.node);
+            let mut nodes = self.shell.cluster().lock_one(self.node);
             if let Some(card) = nodes.card_mut(self.node) {
                 card.earlier_doorbells = card.doorbells();
                 card.vrings.clear();
@@ -99,7 +102,7 @@ impl ClusterFunction {
 
     /// The front end did what it must not.
     pub fn violation(&self, name: &'static str) {
-        if let Some(card) = self.shell.cluster().alone(self.node).card_mut(self.node) {
+        if let Some(card) = self.shell.cluster().lock_one(self.node).card_mut(self.node) {
             violation(&mut card.counts.violations, name);
         }
     }
@@ -113,8 +116,8 @@ impl ClusterFunction {
     /// start shows which.
     fn stop_device(&self) {
         let mut stop = self.stop.lock();
-        let mut world = self.shell.world();
-        if !world.stop_device(self.node) {
+        let mut world = self.shell.lock_all();
+        if !device::stop(&mut world, self.node) {
             drop(world);
             return self.reset_stopped(&mut stop);
         }
@@ -122,7 +125,7 @@ impl ClusterFunction {
             card.want_doorbell(true);
         }
         *stop = Stop { is_stopped: true, is_config_read: false };
-        self.shell.did(&mut world);
+        self.shell.after_activity(&mut world);
     }
 
     /// Starts a stopped device when all its queues have started. None while its queues may not be served; otherwise
@@ -137,11 +140,11 @@ impl ClusterFunction {
         match start {
             Start::Continued { is_at_first } if !(is_at_first && stop.is_config_read) => {
                 *stop = Stop::default();
-                let mut world = self.shell.world();
-                world.start_device(self.node);
-                self.shell.did(&mut world);
+                let mut world = self.shell.lock_all();
+                device::start(&mut world, self.node);
+                self.shell.after_activity(&mut world);
                 self.shell.leave(&world);
-                world.give_back();
+                world.unlock_fair();
             }
             Start::Continued { .. } | Start::New => {
                 self.reset_stopped(&mut stop);
@@ -153,16 +156,16 @@ impl ClusterFunction {
 
     fn reset_stopped(&self, stop: &mut Stop) {
         *stop = Stop::default();
-        let mut world = self.shell.world();
-        world.host_reset(self.node);
+        let mut world = self.shell.lock_all();
+        device::reset(&mut world, self.node);
         if let Some(card) = world.nodes.card_mut(self.node) {
             card.want_doorbell(true);
         }
-        self.shell.did(&mut world);
+        self.shell.after_activity(&mut world);
         // What came for this node from others may wait for no page of theirs. The reset does not wait for it: a card
         // that always has work would keep it for ever.
         self.shell.leave(&world);
-        world.give_back();
+        world.unlock_fair();
     }
 
     /// Remembers the queues, by which other nodes' threads reach this one.
@@ -170,7 +173,7 @@ impl ClusterFunction {
         if self.is_attached.swap(true, Ordering::Relaxed) {
             return;
         }
-        let mut nodes = self.shell.cluster().alone(self.node);
+        let mut nodes = self.shell.cluster().lock_one(self.node);
         if self.link.attention().is_ending() {
             // The connection ended while this thread was on its way here, and the queues with it.
             return;
@@ -196,7 +199,7 @@ impl ClusterFunction {
             return;
         }
         let file = {
-            let nodes = self.shell.cluster().alone(self.node);
+            let nodes = self.shell.cluster().lock_one(self.node);
             nodes.card(self.node).map(|card| (card.pages.file().try_clone(), card.pages.bytes()))
         };
         let Some((file, bytes)) = file else { return };
@@ -216,7 +219,7 @@ impl ClusterFunction {
         for news in self.map.take_news() {
             match news {
                 News::Answer(Ok(_)) => {
-                    if let Some(card) = self.shell.cluster().alone(self.node).card_mut(self.node) {
+                    if let Some(card) = self.shell.cluster().lock_one(self.node).card_mut(self.node) {
                         card.publish();
                     }
                     self.shell.set_connected(self.node, |connected| connected.bar = true);
@@ -240,7 +243,7 @@ impl ClusterFunction {
 
     /// Whether the driver has sent a request since it started the device.
     fn has_request(&self, vrings: &[Vring]) -> bool {
-        let nodes = self.shell.cluster().alone(self.node);
+        let nodes = self.shell.cluster().lock_one(self.node);
         let (Some(card), Some(vring)) = (nodes.card(self.node), vrings.get(QUEUE_CONTROL as usize)) else {
             return false;
         };
@@ -260,7 +263,7 @@ impl ClusterFunction {
                 more
             }
             QUEUE_EVENT => {
-                self.shell.world().serve_events(self.node);
+                queues::serve_events(&mut self.shell.lock_all(), self.node);
                 false
             }
             QUEUE_TRANSMIT => self.serve_descriptors(DescriptorQueue::Transmit),
@@ -269,25 +272,25 @@ impl ClusterFunction {
                 self.hear_of_map();
                 // An earlier one may have stood in the way.
                 self.map_bar(vrings);
-                self.shell.serve_doorbell(self.node).more
+                wait::serve_doorbell(&self.shell, self.node).more
             }
         }
     }
 
     fn serve_descriptors(&self, queue: DescriptorQueue) -> bool {
-        let mut world = self.shell.world();
-        let more = world.serve_descriptors(self.node, queue);
-        self.shell.did(&mut world);
-        world.give_back();
+        let mut world = self.shell.lock_all();
+        let more = queues::serve_descriptors(&mut world, self.node, queue);
+        self.shell.after_activity(&mut world);
+        world.unlock_fair();
         more
     }
 
     fn serve_control(&self) -> bool {
-        let mut world = self.shell.world();
-        let more = world.serve_control(self.node);
-        self.shell.did(&mut world);
+        let mut world = self.shell.lock_all();
+        let more = queues::serve_control(&mut world, self.node);
+        self.shell.after_activity(&mut world);
         // To whoever waits for it: this thread would take it again before the other one has woken up.
-        world.give_back();
+        world.unlock_fair();
         more
     }
 }
@@ -350,10 +353,10 @@ impl VhostUserBackend for ClusterFunction {
 
     fn update_memory(&self, memory: GuestMemory) -> io::Result<()> {
         let bar =
-            self.shell.cluster().alone(self.node).card(self.node).and_then(|card| card.pages.identity());
+            self.shell.cluster().lock_one(self.node).card(self.node).and_then(|card| card.pages.identity());
         let memory = Arc::new(DmaMemory::guarded(&memory.memory(), bar, self.link.attention())?);
         self.link.set_memory(Arc::clone(&memory));
-        let old = self.shell.cluster().alone(self.node).set_memory(self.node, memory);
+        let old = self.shell.cluster().lock_one(self.node).set_memory(self.node, memory);
         drop(old);
         Ok(())
     }
@@ -398,7 +401,7 @@ impl VhostUserBackend for ClusterFunction {
             Some(false) => self.serve_queue(event, vrings),
         };
         if !self.link.attention().is_ending() {
-            again |= self.shell.poll(self.node);
+            again |= wait::poll(&self.shell, self.node);
         }
         if again {
             self.link.attention().wake();
@@ -407,7 +410,7 @@ impl VhostUserBackend for ClusterFunction {
     }
 
     fn get_shmem_config(&self) -> io::Result<VhostUserShMemConfig> {
-        let nodes = self.shell.cluster().alone(self.node);
+        let nodes = self.shell.cluster().lock_one(self.node);
         let bytes = nodes.card(self.node).map_or(0, |card| card.pages.bytes());
         Ok(VhostUserShMemConfig::new(1, &[bytes]))
     }

@@ -1,5 +1,8 @@
 //! From the launcher's configuration to a world of cards.
 
+use crate::shell::adversarial;
+use crate::shell::lockstep;
+use crate::shell::settings;
 use std::sync::Arc;
 
 use niclab_abi::config::{DeviceConfig, FEATURE_TURNS};
@@ -17,7 +20,7 @@ use crate::shell::NodeInfo;
 use crate::shell::adversary::{AT_LIMIT_MS, MARGIN_MS};
 use crate::shell::pages::{Pages, PagesError};
 use crate::shell::wait::Policy;
-use crate::shell::world::cluster::Cluster;
+use crate::shell::cluster::Cluster;
 
 /// Longest time a control request may take, by which drivers know a dead device. Requests take microseconds; the rest
 /// is for a host that is out of processors.
@@ -71,20 +74,20 @@ pub fn build(config: &DaemonConfig, cores: usize) -> Result<(Cluster, Vec<NodeIn
         infos.push(NodeInfo { name: node.name.clone(), config: device, policy, queue_pairs });
     }
     let cluster = Cluster::new(cards, &profile, fabric(config, &profile)?, config.seed);
-    let mut world = cluster.world();
+    let mut world = cluster.lock_all();
     for (number, node) in (0..).zip(&config.nodes) {
         if let Some(seed) = node.adversarial {
-            world.make_adversarial(number.into(), seed);
+            adversarial::make_adversarial(&mut world, number.into(), seed);
         }
         if let Some(card) = world.nodes.card_mut(number.into()) {
             card.host_values = node.nic.model.host_values;
             card.limits = niclab_assembly::card_limits(&node.nic, nodes.into());
         }
-        world.set_device_faults(number.into(), &node.device_faults);
-        world.set_link_faults(number, &node.link.faults);
+        settings::set_device_faults(&mut world, number.into(), &node.device_faults);
+        settings::set_link_faults(&mut world, number, &node.link.faults);
     }
     if config.lockstep {
-        world.start_lockstep();
+        lockstep::start(&mut world);
     }
     drop(world);
     Ok((cluster, infos))

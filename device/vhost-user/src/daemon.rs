@@ -1,5 +1,6 @@
 //! The daemon: a world, its sockets and its threads, for as long as the value lives.
 
+use crate::shell::observers;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -11,7 +12,7 @@ use crate::connection::{ServeError, Server};
 use crate::monitor::{Monitor, MonitorError};
 use crate::shell::Shell;
 use crate::shell::adversarial::deferred::DeferredTimer;
-use crate::shell::quiet::Quiet;
+use crate::shell::idle::Idle;
 use crate::shell::wait::Policy;
 use crate::slice::ShortSlice;
 
@@ -69,14 +70,14 @@ impl Daemon {
         let _short = ShortSlice::take();
         last();
         let shell = Shell::new(world, nodes);
-        shell.set_rules(&mut shell.world(), config.rules.is_on());
+        shell.set_rules(&mut shell.lock_all(), config.rules.is_on());
         let mut servers = Vec::new();
         for (node, place) in config.nodes.iter().enumerate() {
             servers.push(Server::cluster(&shell, node, &place.cluster_socket)?);
             servers.push(Server::ethernet(&shell, node, &place.ethernet_socket)?);
         }
         let monitor = Monitor::start(&shell, &config.monitor_socket)?;
-        let quiet = Quiet::start(&shell).map_err(DaemonError::Thread)?;
+        let quiet = Idle::start(&shell).map_err(DaemonError::Thread)?;
         let deferred_timer = DeferredTimer::start(&shell).map_err(DaemonError::Thread)?;
         Ok(Self { shell, servers, monitor: Some(monitor), quiet: Some(quiet), deferred_timer })
     }
@@ -89,11 +90,11 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        self.shell.end_watches();
+        observers::end_all(&self.shell);
         self.shell.watchers().wait();
         self.monitor = None;
         self.servers.clear();
-        self.shell.quiet().stop();
+        self.shell.idle().stop();
         self.shell.deferred_timer().stop();
         for thread in [self.quiet.take(), self.deferred_timer.take()].into_iter().flatten() {
             // It ends by itself now; had it panicked, that was reported then.

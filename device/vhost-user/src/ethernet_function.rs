@@ -1,5 +1,6 @@
 //! The Ethernet function: the vhost-user back end of a standard virtio-net device.
 
+use crate::shell::service::ethernet_function;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
@@ -87,7 +88,7 @@ impl EthernetFunction {
 
     /// The connection is gone, and with it the guest or its QEMU.
     pub fn on_disconnect(&self) {
-        let mut world = self.shell.world();
+        let mut world = self.shell.lock_all();
         world.common.ethernet.host_reset(self.node);
         let doorbells = world.common.ethernet.doorbells(self.node);
         if let Some(state) = world.common.ethernet.states.get_mut(self.node) {
@@ -101,7 +102,7 @@ impl EthernetFunction {
 
     /// The front end did what it must not.
     pub fn violation(&self, name: &'static str) {
-        if let Some(state) = self.shell.world().common.ethernet.states.get_mut(self.node) {
+        if let Some(state) = self.shell.lock_all().common.ethernet.states.get_mut(self.node) {
             violation(&mut state.violations, name);
         }
     }
@@ -110,7 +111,7 @@ impl EthernetFunction {
         if self.is_attached.swap(true, Ordering::Relaxed) {
             return;
         }
-        let mut world = self.shell.world();
+        let mut world = self.shell.lock_all();
         if self.link.attention().is_ending() {
             // The connection ended while this thread was on its way here, and the queues with it.
             return;
@@ -139,7 +140,7 @@ impl EthernetFunction {
         let start = start_of(&awaited)?;
         forget_stop(vrings, start);
         *is_stopped = false;
-        let mut world = self.shell.world();
+        let mut world = self.shell.lock_all();
         if start == Start::New {
             world.common.ethernet.host_reset(self.node);
         }
@@ -152,8 +153,8 @@ impl EthernetFunction {
 
     /// Delivers what waits for receive buffers.
     fn refill_all(&self) {
-        let mut world = self.shell.world();
-        (0..self.queue_pairs).for_each(|pair| world.refill(self.node, pair));
+        let mut world = self.shell.lock_all();
+        (0..self.queue_pairs).for_each(|pair| ethernet_function::refill(&mut world, self.node, pair));
     }
 
     /// The guest has queued frames in the transmit queue of this pair.
@@ -170,11 +171,11 @@ impl EthernetFunction {
     fn transmit(&self) -> bool {
         for _ in 0..TURNS {
             let Some(pair) = self.sending.lock().pop_front() else { return false };
-            let mut world = self.shell.world();
-            let more = world.transmit(self.node, pair);
-            self.shell.did(&mut world);
+            let mut world = self.shell.lock_all();
+            let more = ethernet_function::transmit(&mut world, self.node, pair);
+            self.shell.after_activity(&mut world);
             // To whoever waits for it: this thread would take it again before the other one has woken up.
-            world.give_back();
+            world.unlock_fair();
             if more {
                 self.wants_to_send(pair);
             }
@@ -214,7 +215,7 @@ impl VhostUserBackend for EthernetFunction {
 
     fn acked_features(&self, features: u64) {
         let is_stopped = self.is_stopped.lock();
-        let mut world = self.shell.world();
+        let mut world = self.shell.lock_all();
         let functions = &world.common.ethernet.functions;
         // QEMU acknowledges features once for each pair, and the pairs before it receive already.
         let is_running = functions.get(self.node).is_some_and(Function::is_running);
@@ -233,7 +234,7 @@ impl VhostUserBackend for EthernetFunction {
     fn stop_vring(&self, _queue_index: u32) -> io::Result<()> {
         let mut is_stopped = self.is_stopped.lock();
         *is_stopped = true;
-        self.shell.world().common.ethernet.set_stopped(self.node, true);
+        self.shell.lock_all().common.ethernet.set_stopped(self.node, true);
         Ok(())
     }
 
@@ -243,10 +244,10 @@ impl VhostUserBackend for EthernetFunction {
     fn update_memory(&self, memory: GuestMemory) -> io::Result<()> {
         // The cluster function's BAR can be among the regions, by another way than its own connection: it is recognised
         // by its file all the same.
-        let bar = self.shell.world().nodes.card(self.node).and_then(|card| card.pages.identity());
+        let bar = self.shell.lock_all().nodes.card(self.node).and_then(|card| card.pages.identity());
         let memory = Arc::new(DmaMemory::guarded(&memory.memory(), bar, self.link.attention())?);
         self.link.set_memory(Arc::clone(&memory));
-        let mut world = self.shell.world();
+        let mut world = self.shell.lock_all();
         let function = world.common.ethernet.functions.get_mut(self.node);
         let old = function.map(|function| std::mem::replace(&mut function.memory, memory));
         // Taking a large mapping apart takes milliseconds, which others need not wait for.
@@ -277,7 +278,7 @@ impl VhostUserBackend for EthernetFunction {
         match (is_new, is_queue) {
             (true, _) => (0..self.queue_pairs).for_each(|pair| self.wants_to_send(pair)),
             (false, true) if event == receive_queue(pair) => {
-                self.shell.world().refill(self.node, pair);
+                ethernet_function::refill(&mut self.shell.lock_all(), self.node, pair);
                 return Ok(());
             }
             (false, true) => self.wants_to_send(pair),

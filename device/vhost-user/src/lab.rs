@@ -138,7 +138,7 @@ impl Lab {
         let socket = self.ethernet_socket(node)?;
         let guest = EthernetGuest::connect_pairs(socket, pairs, queue_size, buffer_bytes, features)?;
         let begin = Instant::now();
-        while !is_ethernet_running(&self.daemon.shell().world(), node) {
+        while !is_ethernet_running(&self.daemon.shell().lock_all(), node) {
             if begin.elapsed() > TIMEOUT {
                 let wall_ms = TIMEOUT.as_millis() as u64;
                 return Err(FrontendError::TimedOut {

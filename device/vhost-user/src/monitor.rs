@@ -6,6 +6,9 @@ pub mod connections;
 pub mod heart;
 mod watch;
 
+use crate::shell::adversarial;
+use crate::shell::ledgers;
+use crate::shell::settings;
 use std::fs::Permissions;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
@@ -39,8 +42,8 @@ use crate::connection::listen_remedy;
 use crate::ethernet::QUEUES_PER_PAIR;
 use crate::shell::card::{Card, Traffic};
 use crate::shell::events::cause_name;
-use crate::shell::world::World;
-use crate::shell::world::hand_over::LoadError;
+use crate::shell::locks::LockedNodes;
+use crate::shell::firmware_reload::LoadError;
 use crate::shell::{Connected, Shell};
 
 /// The monitor socket cannot be served.
@@ -213,16 +216,16 @@ fn answer_while(shell: &Shell, heart: &Heart, request: &Request, is_asked: &dyn 
         Request::Heartbeat => heart.beat(shell).map(Answer::Heartbeat),
         Request::Stats => heart.world(shell).map(|mut world| {
             shell.catch_up(&mut world);
-            world.check_memory();
+            settings::check_memory(&mut world);
             let stats = stats(shell, &world);
-            shell.did(&mut world);
+            shell.after_activity(&mut world);
             Answer::Stats(stats)
         }),
         Request::BeginMeasurement => heart.world(shell).map(|mut world| {
             shell.catch_up(&mut world);
-            world.begin_measurement();
+            ledgers::begin_measurement(&mut world);
             let before = stats(shell, &world);
-            shell.did(&mut world);
+            shell.after_activity(&mut world);
             Answer::Stats(before)
         }),
         Request::Watch(_) => Ok(refused("watching needs a connection of its own".to_owned())),
@@ -275,7 +278,7 @@ fn await_broken_rules(
     let until = Instant::now() + RULES_WAIT;
     loop {
         // What nobody told the device of it does not look for by itself.
-        heart.world(shell)?.peek_rules();
+        settings::peek_rules(&mut heart.world(shell)?);
         let is_broken = (0..PEEK_INTERVAL.as_millis() / ASK_INTERVAL.as_millis())
             .any(|_| shell.alarm().wait(seen, ASK_INTERVAL) > seen || !is_asked());
         if is_broken || Instant::now() >= until {
@@ -286,7 +289,7 @@ fn await_broken_rules(
 }
 
 /// What was broken on the nodes that broke anything.
-fn broken_rules(shell: &Shell, world: &World<'_>) -> BrokenRules {
+fn broken_rules(shell: &Shell, world: &LockedNodes<'_>) -> BrokenRules {
     let of_node = |(number, info): (usize, &crate::shell::NodeInfo)| {
         let book = world.nodes.card(number)?.broken()?;
         let broken_rules = named(book.counts());
@@ -324,7 +327,7 @@ fn change_faults(
     Ok(apply())
 }
 
-fn link_states(shell: &Shell, world: &World<'_>) -> LinkStates {
+fn link_states(shell: &Shell, world: &LockedNodes<'_>) -> LinkStates {
     let nodes = (0..).zip(shell.nodes()).zip(world.common.network.faults());
     let state = |((number, info), faults): ((u16, &crate::shell::NodeInfo), &Faults)| LinkState {
         name: info.name.clone(),
@@ -362,9 +365,9 @@ fn change_device_faults(
             return Err(problems.join("\n"));
         }
         if !faults.is_none() {
-            shell.quiet().hurry();
+            shell.idle().shorten();
         }
-        world.set_device_faults(number, &faults);
+        settings::set_device_faults(&mut world, number, &faults);
         Ok(link_states(shell, &world))
     };
     Ok(apply())
@@ -382,7 +385,7 @@ fn set_adversarial_seed(
         Err(message) => return Ok(Err(message)),
     };
     let mut world = heart.world(shell)?;
-    Ok(world.reseed(&numbers, seed).map_err(|kind| {
+    Ok(adversarial::reseed(&mut world, &numbers, seed).map_err(|kind| {
         let name = shell.nodes().get(kind).map_or("", |info| &info.name);
         format!(
             "the card of node `{name}` is kind, and stays so: start the cluster with `--adversarial {seed}`, or with `adversarial = {seed}` in \
@@ -439,7 +442,7 @@ fn load(
     Ok(Ok(Answer::Loaded { model_time_ps: took.as_ps() }))
 }
 
-fn stats(shell: &Shell, world: &World<'_>) -> DaemonStats {
+fn stats(shell: &Shell, world: &LockedNodes<'_>) -> DaemonStats {
     let nodes = shell.nodes().iter().enumerate();
     let nodes: Vec<NodeFigures> =
         nodes.map(|(number, info)| node_figures(world, number, &info.name)).collect();
@@ -463,7 +466,7 @@ fn stats(shell: &Shell, world: &World<'_>) -> DaemonStats {
     }
 }
 
-fn node_figures(world: &World<'_>, number: usize, name: &str) -> NodeFigures {
+fn node_figures(world: &LockedNodes<'_>, number: usize, name: &str) -> NodeFigures {
     let mut figures = world.nodes.card(number).map(card_figures).unwrap_or_default();
     figures.name = name.to_owned();
     figures.model_time_ps = world.nodes.bus(number).map_or(0, |bus| bus.clock().as_ps());
@@ -482,8 +485,8 @@ fn node_figures(world: &World<'_>, number: usize, name: &str) -> NodeFigures {
     if let Some(node) = world.nodes.get(number) {
         figures.link_events = link_events(node.port.counters());
         figures.shortcuts.append(&mut named([
-            ("unencoded", node.card.counts.short_way),
-            ("message_series", node.card.counts.series),
+            ("unencoded", node.card.counts.fast_path),
+            ("message_series", node.card.counts.batched),
             ("lent", node.lent_frames),
         ]));
     }
@@ -561,7 +564,7 @@ const fn traffic(traffic: &Traffic) -> TrafficStats {
     }
 }
 
-fn health(shell: &Shell, world: &World<'_>) -> DaemonHealth {
+fn health(shell: &Shell, world: &LockedNodes<'_>) -> DaemonHealth {
     // Whoever changes both takes the world first, too.
     let connected = shell.connected();
     let nodes = shell.nodes().iter().zip(connected).enumerate();
@@ -578,7 +581,7 @@ fn health(shell: &Shell, world: &World<'_>) -> DaemonHealth {
 
 /// Whether the driver of a node's Ethernet function has said DRIVER_OK: the front end starts the queues then, those of
 /// the first pair always.
-pub fn is_ethernet_running(world: &World<'_>, number: usize) -> bool {
+pub fn is_ethernet_running(world: &LockedNodes<'_>, number: usize) -> bool {
     world.common.ethernet.functions.get(number).is_some_and(|function| {
         !function.vrings.is_empty()
             && function.vrings.iter().take(QUEUES_PER_PAIR).all(|vring| vring.get_ref().get_queue().ready())

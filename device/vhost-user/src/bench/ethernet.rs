@@ -1,5 +1,6 @@
 //! Frames between two Ethernet functions, in both directions at the same time.
 
+use crate::shell::service::ethernet_function;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -149,10 +150,10 @@ fn connect(lab: &Lab, pairs: usize) -> Result<Pair, BenchError> {
 
 /// Carries out what both guests have queued.
 fn serve(shell: &Shell, pairs: usize) {
-    let mut world = shell.world();
+    let mut world = shell.lock_all();
     for node in 0..2 {
         for pair in 0..pairs {
-            world.transmit(node, pair);
+            ethernet_function::transmit(&mut world, node, pair);
         }
     }
 }

@@ -9,6 +9,7 @@ mod testpmd;
 mod ways;
 pub mod work;
 
+use crate::shell::ledgers;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
@@ -150,7 +151,7 @@ fn ledger_on_over_off(
     let mut ratios = Vec::new();
     for turn in 0..TURNS {
         let mut with = |is_on: bool| {
-            shell.world().set_ledgers_on(is_on);
+            ledgers::set_on(&mut shell.lock_all(), is_on);
             rate(duration / (2 * TURNS))
         };
         // Who is first changes, so that a drift of the machine favours neither.
@@ -163,7 +164,7 @@ fn ledger_on_over_off(
         };
         ratios.push(on / off);
     }
-    shell.world().set_ledgers_on(true);
+    ledgers::set_on(&mut shell.lock_all(), true);
     ratios.sort_by(f64::total_cmp);
     Ok(ratios.get(ratios.len() / 2).copied().unwrap_or_default())
 }

@@ -6,7 +6,7 @@ use niclab_spec::monitor::{Heartbeat, LOCK_TIMEOUT, STATS_VERSION, Stuck};
 use parking_lot::Mutex;
 
 use crate::shell::Shell;
-use crate::shell::world::World;
+use crate::shell::locks::LockedNodes;
 
 /// Takes the world's lock for the monitor, which answers though nobody gives it back.
 #[derive(Debug)]
@@ -32,9 +32,9 @@ impl Heart {
     ///
     /// # Errors
     /// [`Stuck`] when somebody else keeps it.
-    pub fn world<'a>(&self, shell: &'a Shell) -> Result<World<'a>, Stuck> {
+    pub fn world<'a>(&self, shell: &'a Shell) -> Result<LockedNodes<'a>, Stuck> {
         let begin = Instant::now();
-        let world = shell.try_world(self.timeout);
+        let world = shell.try_lock_all(self.timeout);
         let mut stuck_since = self.stuck_since.lock();
         if let Some(world) = world {
             *stuck_since = None;

@@ -10,7 +10,7 @@ use std::thread;
 use niclab_spec::monitor::Answer;
 use niclab_spec::watch::{ChunkWriter, WatchRequest};
 
-use crate::shell::Shell;
+use crate::shell::{Shell, observers};
 use crate::watch::{Watch, write};
 
 /// Ends the watch with whatever else ends.
@@ -21,7 +21,7 @@ struct Watching<'a> {
 
 impl Drop for Watching<'_> {
     fn drop(&mut self) {
-        self.shell.end_watch(&self.watch);
+        observers::end(self.shell, &self.watch);
         self.shell.watchers().leave();
     }
 }
@@ -32,7 +32,7 @@ impl Drop for Watching<'_> {
 /// When the connection breaks.
 pub fn serve(shell: &Shell, request: &WatchRequest, stream: &UnixStream) -> io::Result<()> {
     let mut out = stream;
-    let watch = match shell.begin_watch(request) {
+    let watch = match observers::begin(shell, request) {
         Ok(watch) => watch,
         Err(error) => return answer(&mut out, &Answer::Error { message: error.to_string() }),
     };
@@ -45,7 +45,7 @@ pub fn serve(shell: &Shell, request: &WatchRequest, stream: &UnixStream) -> io::
         let waiting = thread::Builder::new().name("watch-end".to_owned());
         let waiting = waiting.spawn_scoped(scope, || {
             wait_for_end(stream);
-            shell.end_watch(&watching.watch);
+            observers::end(shell, &watching.watch);
         });
         let names: Vec<String> = shell.nodes().iter().map(|info| info.name.clone()).collect();
         let result = waiting.and_then(|_| {

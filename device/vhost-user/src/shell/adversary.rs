@@ -64,8 +64,8 @@ pub struct AdversaryState {
     pub(super) owed: [u32; 2],
     /// When the magic word is published.
     pub(super) magic: Option<Instant>,
-    /// How it goes on looking at pages.
-    pub(super) looks: Looks,
+    /// Its polls of pages.
+    pub(super) polls: Polls,
 }
 
 /// The queues that are owed interrupts.
@@ -81,7 +81,7 @@ impl AdversaryState {
             events: 0,
             owed: [0; 2],
             magic: None,
-            looks: Looks::default(),
+            polls: Polls::default(),
         }
     }
 
@@ -207,17 +207,17 @@ impl AdversaryState {
     pub fn forget(&mut self) {
         self.replies.clear();
         (self.events, self.owed) = (0, [0; 2]);
-        self.looks = Looks::default();
+        self.polls = Polls::default();
     }
 }
 
 /// What has happened that things which are kept back have waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tick {
-    /// Somebody has done something.
-    Act,
-    /// Nobody has done anything for a while.
-    Quiet,
+    /// A thread was active.
+    Activity,
+    /// No thread was active for a while.
+    Idle,
     /// Wall time has passed.
     Time,
 }
@@ -226,19 +226,19 @@ impl Tick {
     /// What is left of so many ticks.
     pub(super) const fn from(self, ticks: u32) -> u32 {
         match self {
-            Self::Act => ticks.saturating_sub(1),
-            Self::Quiet => 0,
+            Self::Activity => ticks.saturating_sub(1),
+            Self::Idle => 0,
             Self::Time => ticks,
         }
     }
 }
 
-/// How a card goes on looking.
+/// Polls of a card after a doorbell.
 #[derive(Debug, Default)]
-pub struct Looks {
-    /// Looks that it takes yet before it sleeps.
+pub struct Polls {
+    /// Polls left before it sleeps.
     pub(super) left: u32,
-    /// It has looked since the doorbell was rung.
+    /// It has polled since the doorbell.
     pub(super) is_on: bool,
 }
 

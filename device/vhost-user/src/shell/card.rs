@@ -1,5 +1,6 @@
 //! One node's cluster function as the shell holds it: the model, and all that the model's inputs and outputs need.
 
+mod adversarial;
 mod counts;
 mod series;
 pub mod stopped;
@@ -188,7 +189,7 @@ impl Card {
 
     /// Tells guests that no doorbell is needed while the device looks. Slots that it takes then are counted as spared
     /// if they were launched after guests could see that.
-    pub fn spare_doorbell(&mut self, is_counted: bool) {
+    pub fn suppress_doorbell(&mut self, is_counted: bool) {
         self.is_polled = is_counted;
         self.pages.set_doorbell(DOORBELL_SPARED);
     }
@@ -216,8 +217,8 @@ impl Card {
     /// All that the card is, but for how many messages took which way, to hold two against one another.
     #[cfg(test)]
     pub fn whole(&mut self) -> String {
-        let CardCounts { short_way, series, carried_on, .. } = &mut self.counts;
-        let ways = [short_way, series, carried_on].map(std::mem::take);
+        let CardCounts { fast_path, batched, extrapolated, .. } = &mut self.counts;
+        let paths = [fast_path, batched, extrapolated].map(std::mem::take);
         let Self { nic, counts, open, last_sender, work_seen, acted, went_on, events, .. } = &*self;
         let model = nic.whole().map_or_else(String::new, |whole| format!("{whole:#?}"));
         let ports: Vec<u64> = (0..self.ports()).map(|port| nic.delivered(port)).collect();
@@ -225,7 +226,7 @@ impl Card {
             (nic.ledger(), nic.statistics(&self.shell_counts()), nic.counters(), nic.unordered(), ports);
         let own = (counts, open, last_sender, work_seen, acted, went_on, events, self.is_stalled);
         let whole = format!("{model}\n{seen:#?}\n{own:#?}");
-        [self.counts.short_way, self.counts.series, self.counts.carried_on] = ways;
+        [self.counts.fast_path, self.counts.batched, self.counts.extrapolated] = paths;
         whole
     }
 
@@ -467,7 +468,7 @@ impl Card {
         if let Err(error) = self.control.reply(vring, &self.memory, token, bytes, adversary, injector) {
             self.on_ring_error(error);
         }
-        self.call_in_vain(QUEUE_CONTROL);
+        self.raise_spurious(QUEUE_CONTROL);
     }
 
     /// Interrupts the host with one event.
@@ -482,13 +483,13 @@ impl Card {
     }
 
     /// Tells the driver of a card with stations whether its link is cut, where it was told otherwise.
-    pub fn tell_link(&mut self, is_cut: bool) {
-        if !self.nic.has_stations() || is_cut == self.is_told_cut {
+    pub fn report_link(&mut self, needs_more_locks: bool) {
+        if !self.nic.has_stations() || needs_more_locks == self.is_told_cut {
             return;
         }
-        self.is_told_cut = is_cut;
-        self.events.withdraw(CAUSE_LINK, u32::from(!is_cut));
-        self.raise(CAUSE_LINK, is_cut.into());
+        self.is_told_cut = needs_more_locks;
+        self.events.withdraw(CAUSE_LINK, u32::from(!needs_more_locks));
+        self.raise(CAUSE_LINK, needs_more_locks.into());
     }
 
     /// Hands out the events that wait, as far as the driver has left buffers and none are kept back.
@@ -501,7 +502,7 @@ impl Card {
         let (adversary, injector) = (self.adversary.as_deref_mut(), self.nic.fault_injector_mut());
         let delivered = self.events.deliver(vring, &self.memory, adversary, injector);
         self.note_events(delivered, unusable);
-        self.call_in_vain(QUEUE_EVENT);
+        self.raise_spurious(QUEUE_EVENT);
     }
 
     /// Says that the BAR stands in the guest's address space, now or later.

@@ -30,8 +30,8 @@ use self::sending::Sender;
 use self::series::Collected;
 use super::card::{Traffic, Violations, violation};
 use super::network::Network;
-use super::node::Nodes;
-use super::turn::{FRAME_NS, Turn, frame_ns};
+use super::locks::node::Nodes;
+use super::locks::budget::{Budget, FRAME_NS, frame_ns};
 use crate::ethernet::frame::Frame;
 use crate::ethernet::header::Offload;
 use crate::ethernet::offload::{complete_checksum, segment};
@@ -245,7 +245,7 @@ impl Ethernet {
         &mut self,
         (node, pair): (usize, usize),
         network: &mut Network,
-        turn: &mut Turn,
+        budget: &mut Budget,
         nodes: &mut Nodes<'_>,
     ) -> bool {
         let Self { functions, states, held, deliveries, latest_sent, goes_singly, .. } = self;
@@ -278,18 +278,18 @@ impl Ethernet {
             sent_as_series: 0,
         };
         let (mut chain, mut collected) = (Chain::new(), Collected::default());
-        while !turn.is_over() {
-            if sender.send_series(&function.memory, &mut burst, turn, &mut collected) {
+        while !budget.is_spent() {
+            if sender.send_series(&function.memory, &mut burst, budget, &mut collected) {
                 continue;
             }
             // A chain that cannot be walked costs as well, and a guest may offer them without end.
-            turn.spend(FRAME_NS);
+            budget.spend(FRAME_NS);
             match burst.pop(&mut chain) {
                 Ok(Some(head)) => {
                     if let Err(name) = sender.send(&function.memory, &chain) {
                         sender.receivers.violation(node, name);
                     }
-                    turn.spend(sender.receivers.take_spent());
+                    budget.spend(sender.receivers.take_spent());
                     burst.push_used(head, 0);
                 }
                 Ok(None) => break,

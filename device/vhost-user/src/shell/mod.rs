@@ -1,39 +1,41 @@
-//! The live shell: what lies between the models and the guests that QEMU runs.
+//! The live shell: everything between the models and the guests that QEMU runs.
 //!
-//! * [`world`]: cards and the network, in parts or as a whole, and programs that take turns; [`node`]: what is behind a
-//!   node's lock;
-//! * [`card`]: one node's model with its pages, queues and counts; cards whose device the front end has stopped;
-//! * [`pages`]: the BAR; [`control`] and [`events`]: the two queues that are not rings of packets;
-//! * [`descriptors`]: the queues that carry chains of buffers to models that take them;
-//! * [`ethernet`]: the Ethernet functions; [`network`]: frames under way, [`in_order`]; [`lent`]: those whose data lies
-//!   in guests;
-//! * [`time_limit`]: that model time has reached its end;
-//! * [`turn`]: how much may be done before others get the world;
-//! * [`wait`]: when to sleep and when to poll;
-//! * [`adversarial`] and [`adversary`]: what cards do that the manual allows and kind hardware seldom does;
-//! * `watching`: what is done, shown to those who watch;
-//! * [`rules`]: what drivers must do, where somebody looks;
-//! * [`quiet`]: how model time passes while nobody does anything.
+//! From the bottom up, each layer uses those above it in this list:
+//!
+//! * [`card`]: one node's model with its pages, queues and counts, and cards whose device is stopped. Its parts:
+//!   [`pages`] (the BAR), [`control`], [`events`], [`descriptors`], [`adversary`], and [`rules`], which drivers must
+//!   follow;
+//! * [`network`]: the switch and frames in flight; [`ethernet`]: the Ethernet functions; [`lent`]: borrowed payload;
+//! * [`locks`]: what a thread holds while it serves nodes;
+//! * [`dispatch`]: runs models to completion;
+//! * [`lockstep`]: programs that take turns in model time;
+//! * [`cluster`]: takes the locks;
+//! * [`service`]: handles notifications of drivers and front ends;
+//! * [`settings`], [`ledgers`], [`firmware_reload`], [`adversarial`], [`observers`]: requests of the monitor;
+//! * [`idle`]: how model time passes while no thread is active; [`wait`]: when a thread sleeps and when it polls.
 
 pub mod adversarial;
 pub mod adversary;
 pub mod card;
+pub mod cluster;
 pub mod control;
 pub mod descriptors;
+pub mod dispatch;
 pub mod ethernet;
 pub mod events;
-pub mod in_order;
+pub mod firmware_reload;
+pub mod idle;
+pub mod ledgers;
 pub mod lent;
+pub mod lockstep;
+pub mod locks;
 pub mod network;
-pub mod node;
+pub mod observers;
 pub mod pages;
-pub mod quiet;
 pub mod rules;
-pub mod time_limit;
-pub mod turn;
+pub mod service;
+pub mod settings;
 pub mod wait;
-mod watching;
-pub mod world;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -45,73 +47,74 @@ use parking_lot::{Condvar, Mutex};
 
 use self::adversarial::deferred::DeferredTimer;
 use self::adversary::Tick;
-use self::quiet::Quiet;
+use self::cluster::Cluster;
+use self::firmware_reload::LoadError;
+use self::idle::Idle;
+use self::idle::deadlines;
+use self::locks::LockedNodes;
 use self::rules::book::{Alarm, Book};
+use self::service::{queues, serve_pages};
 use self::wait::Policy;
-use self::world::World;
-use self::world::cluster::Cluster;
-use self::world::hand_over::LoadError;
 use crate::watch::watchers::Watchers;
 
-/// What of a node is fixed.
+/// The fixed properties of a node.
 #[derive(Clone, Debug)]
 pub struct NodeInfo {
     /// Host name.
     pub name: String,
-    /// What the driver reads in configuration space.
+    /// What the driver reads in the configuration space.
     pub config: DeviceConfig,
-    /// How its doorbells are waited for.
+    /// How its thread waits for doorbells.
     pub policy: Policy,
     /// Queue pairs that its Ethernet function offers.
     pub queue_pairs: usize,
 }
 
-/// What of a node is connected.
+/// Which sockets of a node are connected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Connected {
-    /// Somebody holds the cluster function's socket.
+    /// A front end is connected to the cluster function.
     pub cluster: bool,
-    /// Somebody holds the Ethernet function's socket.
+    /// A front end is connected to the Ethernet function.
     pub ethernet: bool,
-    /// The BAR stands in the guest's address space.
+    /// The BAR is mapped into the guest's address space.
     pub bar: bool,
 }
 
-/// The nodes behind their locks, and what needs no lock.
+/// The nodes with their locks, and state that needs no lock of a node.
 pub struct Shell {
     cluster: Cluster,
     nodes: Vec<NodeInfo>,
     connected: Mutex<Vec<Connected>>,
-    quiet: Quiet,
+    idle: Idle,
     deferred_timer: DeferredTimer,
-    /// How long the last program took, in model time, since it was given to cards.
+    /// How long the last firmware reload took, in model time.
     loaded: Mutex<Option<Span>>,
     loaded_now: Condvar,
     watchers: Watchers,
-    /// Rung when a rule is broken.
+    /// Raised when a driver breaks a rule.
     alarm: Arc<Alarm>,
     started: Instant,
 }
 
-/// Turns that a report gives each node for what its programs have posted. A card that always has work would keep it for
-/// ever.
-const CATCH_UP_TURNS: u32 = 32;
+/// Budgets that a report gives each node for posted slots. A card that always has work would keep it for ever.
+const CATCH_UP_BUDGETS: u32 = 32;
 
 impl Shell {
-    /// A shell for this world, whose nodes are described by `nodes`.
+    /// A shell for this cluster, whose nodes have these properties.
     pub fn new(cluster: Cluster, nodes: Vec<NodeInfo>) -> Arc<Self> {
         let connected = Mutex::new(vec![Connected::default(); nodes.len()]);
-        let quiet = Quiet::default();
-        let world = cluster.world();
-        if world.common.network.is_any_faulty() || world.has_device_faults() {
-            quiet.hurry();
+        let idle = Idle::default();
+        let locked = cluster.lock_all();
+        if locked.common.network.is_any_faulty() || locked.common.has_device_faults {
+            idle.shorten();
         }
-        drop(world);
+        drop(locked);
         Arc::new(Self {
             cluster,
             nodes,
             connected,
-            quiet,
+            idle,
             deferred_timer: DeferredTimer::default(),
             loaded: Mutex::new(None),
             loaded_now: Condvar::new(),
@@ -121,84 +124,82 @@ impl Shell {
         })
     }
 
-    /// Holds drivers and programs to the manual's rules from now on, or does not.
-    pub fn set_rules(&self, world: &mut World<'_>, is_on: bool) {
-        for (number, node) in world.nodes.iter_mut() {
+    /// Turns the checking of drivers and programs against the manual's rules on or off.
+    pub fn set_rules(&self, locked: &mut LockedNodes<'_>, is_on: bool) {
+        for (number, node) in locked.nodes.iter_mut() {
             let features = self.nodes.get(number).map_or(0, |info| info.config.features);
             node.card.set_rules(is_on.then(|| Book::new(&self.alarm, self.started)), features);
         }
     }
 
-    /// Rung when a rule is broken.
+    /// Raised when a driver breaks a rule.
     pub fn alarm(&self) -> &Alarm {
         &self.alarm
     }
 
-    /// Sets what goes wrong on a node's link from now on. False when there is no such node.
-    pub fn set_faults(&self, world: &mut World<'_>, node: u16, faults: &Faults) -> bool {
+    /// Sets the faults of a node's link. False when there is no such node.
+    pub fn set_faults(&self, locked: &mut LockedNodes<'_>, node: u16, faults: &Faults) -> bool {
         if *faults != Faults::default() {
-            self.quiet.hurry();
+            self.idle.shorten();
         }
-        let is_there = world.set_link_faults(node, faults);
-        world.tell_link(node.into());
-        is_there
+        let exists = settings::set_link_faults(locked, node, faults);
+        queues::report_link(locked, node.into());
+        exists
     }
 
-    /// The world, for as long as the guard lives. Whoever did something in it calls [`Shell::did`] before giving it
-    /// back.
+    /// Locks all nodes. A thread that was active calls [`Shell::after_activity`] before it unlocks them.
     #[inline]
-    pub fn world(&self) -> World<'_> {
-        self.cluster.world()
+    pub fn lock_all(&self) -> LockedNodes<'_> {
+        self.cluster.lock_all()
     }
 
-    /// The nodes, to be held in parts.
+    /// The nodes, for work that needs only some of them.
     #[inline]
     pub const fn cluster(&self) -> &Cluster {
         &self.cluster
     }
 
-    /// What was done so far, by anybody but who merely asked: while it stays the same, the fabric is quiet.
-    pub fn acts(&self) -> u64 {
-        self.quiet.acts() + self.cluster.acts_in_parts()
+    /// The activity count of all nodes. While it does not change, the fabric is idle.
+    pub fn activity(&self) -> u64 {
+        self.idle.activity() + self.cluster.activity_of_domains()
     }
 
-    /// The world, if it is to be had within so long. Whoever must answer though the world is stuck asks so.
-    pub fn try_world(&self, timeout: Duration) -> Option<World<'_>> {
-        self.cluster.try_world(timeout)
+    /// Locks all nodes, if that takes no longer than `timeout`: for threads that must answer even if the nodes stay
+    /// locked.
+    pub fn try_lock_all(&self, timeout: Duration) -> Option<LockedNodes<'_>> {
+        self.cluster.try_lock_all(timeout)
     }
 
-    /// Something was done in the world: if anybody launched, released, sent or received, model time is not to pass by
-    /// itself for a while. Those who watch see it.
+    /// A thread was active with all nodes locked: model time does not pass by itself for a while, and observers see the
+    /// activity.
     #[inline]
-    pub fn did(&self, world: &mut World<'_>) {
-        self.go_on_loading(world);
-        world.mind(Tick::Act, None);
-        world.show();
-        self.quiet.touch(world.acts(), world.is_waiting() || world.common.ethernet.is_holding());
+    pub fn after_activity(&self, locked: &mut LockedNodes<'_>) {
+        self.resume_loading(locked);
+        adversarial::tick(locked, Tick::Activity, None);
+        observers::show(locked);
+        self.idle.touch(locked.common.activity, deadlines::is_waiting(locked));
     }
 
-    /// Polls every page once more, so that what programs have posted is counted, and lets others have the world between
-    /// turns.
-    pub fn catch_up(&self, world: &mut World<'_>) {
-        for node in 0..world.nodes.len() {
-            for _ in 0..CATCH_UP_TURNS {
-                let found = world.serve_pages(node);
+    /// Polls every page once more, so that posted slots are counted. Other threads get the nodes between budgets.
+    pub fn catch_up(&self, locked: &mut LockedNodes<'_>) {
+        for node in 0..locked.nodes.len() {
+            for _ in 0..CATCH_UP_BUDGETS {
+                let found = serve_pages(locked, node);
                 if found.work > 0 || found.more {
-                    world.bump();
+                    locked.bump();
                 }
                 if !found.more {
                     break;
                 }
             }
         }
-        self.leave(world);
+        self.leave(locked);
     }
 
-    /// What the caller leaves pending in the world, the thread that has model time pass resumes: the caller does not
-    /// come back.
-    pub fn leave(&self, world: &World<'_>) {
-        if world.has_pending() {
-            self.quiet.resume();
+    /// The caller may leave work pending and does not return: the thread of [`idle`] resumes it.
+    pub fn leave(&self, locked: &LockedNodes<'_>) {
+        if locked.has_pending() {
+            self.idle.resume();
         }
     }
 
@@ -212,53 +213,52 @@ impl Shell {
         self.cluster.time_limit().reached()
     }
 
-    /// Gives the cards of these nodes another program.
+    /// Loads firmware into the cards of these nodes.
     ///
     /// # Errors
-    /// Why they do not take it.
-    pub fn load(&self, world: &mut World<'_>, nodes: &[usize], image: &[u8]) -> Result<(), LoadError> {
-        world.load(nodes, image)?;
+    /// [`LoadError`].
+    pub fn load(&self, locked: &mut LockedNodes<'_>, nodes: &[usize], image: &[u8]) -> Result<(), LoadError> {
+        firmware_reload::load(locked, nodes, image)?;
         *self.loaded.lock() = None;
-        self.quiet.hurry_while(true);
-        self.did(world);
-        self.leave(world);
+        self.idle.set_loading(true);
+        self.after_activity(locked);
+        self.leave(locked);
         Ok(())
     }
 
-    /// Waits until the program runs that was given to cards last. How long that took in model time; nothing when it
-    /// does not run within so long.
+    /// Waits until the last loaded firmware runs. Returns how long the reload took in model time, or `None` after `wall`.
     pub fn wait_until_loaded(&self, wall: Duration) -> Option<Span> {
         let mut loaded = self.loaded.lock();
         self.loaded_now.wait_while_for(&mut loaded, |loaded| loaded.is_none(), wall);
         *loaded
     }
 
-    /// Cards that take another program may go on. To be called after anything was done.
+    /// Resumes a firmware reload. Called after any activity.
     #[inline]
-    fn go_on_loading(&self, world: &mut World<'_>) {
-        if world.is_loading()
-            && let Some(took) = world.go_on_loading()
+    fn resume_loading(&self, locked: &mut LockedNodes<'_>) {
+        if locked.common.loading.is_some()
+            && let Some(took) = firmware_reload::resume(locked)
         {
-            self.quiet.hurry_while(false);
+            self.idle.set_loading(false);
             *self.loaded.lock() = Some(took);
             self.loaded_now.notify_all();
         }
     }
 
-    /// What is fixed of each node.
+    /// The fixed properties of each node.
     pub fn nodes(&self) -> &[NodeInfo] {
         &self.nodes
     }
 
-    /// What is connected of each node.
+    /// Which sockets of each node are connected.
     pub fn connected(&self) -> Vec<Connected> {
         self.connected.lock().clone()
     }
 
-    /// Notes a change of what is connected. A card's link is up while QEMU holds any of its two functions.
+    /// Records a change of what is connected. A card's link is up while a front end is connected to one of its functions.
     pub fn set_connected(&self, node: usize, change: impl FnOnce(&mut Connected)) {
-        // The node alone: others may be at work, and a connection does not wait for them.
-        let mut nodes = self.cluster.alone(node);
+        // Only this node: a connection does not wait for work on others.
+        let mut nodes = self.cluster.lock_one(node);
         let mut connected = self.connected.lock();
         if let (Some(state), Some(node)) = (connected.get_mut(node), nodes.get_mut(node)) {
             change(state);
@@ -266,17 +266,17 @@ impl Shell {
         }
     }
 
-    /// How model time passes while nobody does anything.
-    pub fn quiet(&self) -> &Quiet {
-        &self.quiet
+    /// How model time passes while no thread is active.
+    pub fn idle(&self) -> &Idle {
+        &self.idle
     }
 
-    /// How what adversarial cards keep back comes while nobody does anything.
+    /// Releases what adversarial cards delay while no thread is active.
     pub const fn deferred_timer(&self) -> &DeferredTimer {
         &self.deferred_timer
     }
 
-    /// The connections over which somebody watches.
+    /// The connections of observers.
     pub const fn watchers(&self) -> &Watchers {
         &self.watchers
     }

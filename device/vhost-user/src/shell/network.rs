@@ -1,59 +1,23 @@
-//! The fabric as the live shell uses it: frames that are under way, in the order of model time.
+//! The fabric as the live shell uses it: the switch, the faults of links, and frames in flight.
+
+mod in_flight;
+mod in_order;
 
 use niclab_model::fabric::ethernet::Concern;
 use niclab_model::fabric::faults::Faults;
 use niclab_model::fabric::series::{PortPairs, SeriesFrame};
-use niclab_model::fabric::{Deliveries, Delivery, KnownWay, PacketInfo, Port, Ports, Switching};
+use niclab_model::fabric::{self, Deliveries, Delivery, KnownWay, PacketInfo, Port, Ports, Switching, Transit, Transits};
 use niclab_model::nic::frame::{LentHead, SharedFrame};
 use niclab_model::nic::packet::InlinePacket;
 use niclab_model::nic::series::{Series, Way};
 use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::time::{Passage, Time};
 
-use super::in_order::InOrder;
+use self::in_flight::{FramesInFlight, InFlight};
 use super::lent::{Carried, LentFrame};
 use crate::ethernet::frame::MAX_FRAME_BYTES;
 use crate::ethernet::header::LinkHeader;
 use crate::watch::taps::Taps;
-
-/// A frame of a model on its way to a node.
-#[derive(Debug)]
-pub struct InFlight {
-    /// When its last byte is there.
-    pub at: Time,
-    /// When its first byte is there.
-    pub head: Time,
-    /// Frames that are there at the same instant keep the order in which they were sent.
-    order: u64,
-    /// The node.
-    pub to: u16,
-    /// The frame, already damaged if a fault says so.
-    pub frame: Carried,
-    /// The message that it carries.
-    pub message: Option<TraceTag>,
-    /// Whom it concerns there.
-    pub concern: Concern,
-}
-
-impl PartialEq for InFlight {
-    fn eq(&self, other: &Self) -> bool {
-        (self.at, self.order) == (other.at, other.order)
-    }
-}
-
-impl Eq for InFlight {}
-
-impl Ord for InFlight {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at, self.order).cmp(&(other.at, other.order))
-    }
-}
-
-impl PartialOrd for InFlight {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
 
 /// The switch, and frames under way.
 pub struct Network {
@@ -64,14 +28,8 @@ pub struct Network {
     is_faulty: Vec<bool>,
     /// Of any of them.
     is_any_faulty: bool,
-    in_flight: InOrder<InFlight>,
-    /// Held back by a fault until another frame overtook it, or until the fabric is quiet.
-    held: Vec<InFlight>,
-    /// The order of the latest frame when [`Network::release_standing`] was called last.
-    seen: u64,
-    order: u64,
-    /// Whether the data of any frame under way is lent.
-    has_lent: bool,
+    /// Frames in flight.
+    pub frames: FramesInFlight,
     deliveries: Deliveries,
     /// A header, and silence as long as the longest frame: the fabric wants to see a frame's length.
     blank: Vec<u8>,
@@ -87,11 +45,7 @@ impl Network {
             is_faulty: vec![false; nodes],
             is_any_faulty: false,
             switching,
-            in_flight: InOrder::new(),
-            held: Vec::new(),
-            seen: 0,
-            order: 0,
-            has_lent: false,
+            frames: FramesInFlight::default(),
             deliveries: Deliveries::new(),
             blank: vec![0; MAX_FRAME_BYTES],
             latest: Time::ZERO,
@@ -100,13 +54,13 @@ impl Network {
     }
 
     /// The same switch, for a part of the nodes.
-    pub fn of_part(&self) -> Self {
+    pub fn of_domain(&self) -> Self {
         Self::new(self.switching.clone(), 0)
     }
 
     /// Takes over what is under way in a part of the nodes.
-    pub fn absorb(&mut self, part: &mut Self) {
-        while let Some(InFlight { at, head, to, frame, message, concern, .. }) = part.pop() {
+    pub fn absorb(&mut self, domain: &mut Self) {
+        while let Some(InFlight { at, head, to, frame, message, concern, .. }) = domain.frames.pop() {
             self.push(&Delivery { to, head, at, corrupt: None }, frame, message, concern, false);
         }
     }
@@ -126,16 +80,6 @@ impl Network {
     /// Who watches, to change it.
     pub const fn taps_mut(&mut self) -> &mut Taps {
         &mut self.taps
-    }
-
-    /// The switch, and who watches it.
-    pub(super) const fn parts(&mut self) -> (&mut Switching, &Taps) {
-        (&mut self.switching, &self.taps)
-    }
-
-    /// A frame arrives at `at`.
-    pub(super) fn note_arrival(&mut self, at: Time) {
-        self.latest = self.latest.max(at);
     }
 
     /// Prices the way of a packet from one card to the other. Nothing else is under way and no link is faulty, so that
@@ -168,8 +112,8 @@ impl Network {
     /// All that it is, to hold two against one another.
     #[cfg(test)]
     pub fn whole(&self) -> String {
-        let Self { switching, faults, held, order, latest, .. } = self;
-        format!("{:#?}", (switching, faults, self.is_moving(), held, order, latest))
+        let Self { switching, faults, frames, latest, .. } = self;
+        format!("{:#?}", (switching, faults, frames, latest))
     }
 
     /// The latest arrival so far.
@@ -239,7 +183,7 @@ impl Network {
         }
         // Without faults on any link a frame has one arrival, and is sound.
         if let (&[only], None) = (self.deliveries.as_slice(), reordered) {
-            if self.is_idle() {
+            if self.frames.is_idle() {
                 self.latest = self.latest.max(only.at);
                 return Some(only);
             }
@@ -298,12 +242,12 @@ impl Network {
             self.switching.forward(ports, ready, from, silence, message, &mut self.deliveries);
         }
         match self.deliveries.as_slice() {
-            &[only] if self.is_idle() => {
+            &[only] if self.frames.is_idle() => {
                 self.latest = self.latest.max(only.at);
                 return Some((only, frame));
             }
             &[only] => {
-                self.has_lent = true;
+                self.frames.has_borrowed = true;
                 self.push(&only, Carried::Lent(frame), message, Concern::Card, false);
             }
             [] => {}
@@ -316,14 +260,6 @@ impl Network {
             }
         }
         None
-    }
-
-    /// What is still under way is kept: nothing of it is lent any more.
-    #[inline]
-    pub fn own_all(&mut self) {
-        if std::mem::take(&mut self.has_lent) {
-            self.in_flight.for_each_mut(|frame| frame.frame.own());
-        }
     }
 
     /// Sends a frame of a model; its arrivals are under way afterwards.
@@ -341,7 +277,7 @@ impl Network {
             Carried::Lent(frame) => {
                 let way = self.known_way(frame.head().bytes);
                 if let Some((delivery, frame)) = self.send_lent(ports, ready, from, frame, way, message) {
-                    self.has_lent = true;
+                    self.frames.has_borrowed = true;
                     self.push(&delivery, Carried::Lent(frame), message, Concern::Card, false);
                 }
                 return;
@@ -353,31 +289,8 @@ impl Network {
         }
     }
 
-    /// Whether frames are under way that nothing holds back.
-    #[inline]
-    pub fn is_moving(&self) -> bool {
-        !self.in_flight.is_empty()
-    }
-
-    /// Whether nothing is under way.
-    #[inline]
-    pub fn is_idle(&self) -> bool {
-        !self.is_moving() && self.held.is_empty()
-    }
-
-    #[inline]
-    /// A frame is in flight on its last step.
-    pub fn bring(
-        &mut self,
-        delivery: &Delivery,
-        frame: Carried,
-        message: Option<TraceTag>,
-        concern: Concern,
-    ) {
-        self.push(delivery, frame, message, concern, false);
-    }
-
-    fn push(
+    /// Puts a frame in flight on its last step. `is_held`: a fault delays it until another frame overtakes it.
+    pub fn push(
         &mut self,
         delivery: &Delivery,
         frame: Carried,
@@ -385,53 +298,8 @@ impl Network {
         concern: Concern,
         is_held: bool,
     ) {
-        let &Delivery { to, head, at, .. } = delivery;
-        self.order += 1;
-        self.latest = self.latest.max(at);
-        let next = InFlight { at, head, order: self.order, to, frame, message, concern };
-        if is_held {
-            self.held.push(next);
-        } else {
-            self.in_flight.push(next);
-        }
-    }
-
-    /// The next arrival in model time. A frame that a fault held back follows the first one that overtook it.
-    #[inline]
-    pub fn pop(&mut self) -> Option<InFlight> {
-        let next = self.in_flight.pop()?;
-        if !self.held.is_empty() {
-            let to = next.to;
-            self.release(|held| held.to == to);
-        }
-        Some(next)
-    }
-
-    /// Lets frames that were held back arrive: those that nothing overtook while the fabric was quiet.
-    pub fn release_all(&mut self) -> bool {
-        let any = !self.held.is_empty();
-        self.release(|_| true);
-        any
-    }
-
-    /// The same for those that were held back when this was called last already. Whether there were any.
-    pub fn release_standing(&mut self) -> bool {
-        let seen = std::mem::replace(&mut self.seen, self.order);
-        let stood = |held: &InFlight| held.order <= seen;
-        let any = self.held.iter().any(stood);
-        self.release(stood);
-        any
-    }
-
-    fn release(&mut self, which: impl Fn(&InFlight) -> bool) {
-        for held in std::mem::take(&mut self.held) {
-            if which(&held) { self.in_flight.push(held) } else { self.held.push(held) }
-        }
-    }
-
-    /// Whether a fault holds frames back.
-    pub fn is_holding(&self) -> bool {
-        !self.held.is_empty()
+        self.latest = self.latest.max(delivery.at);
+        self.frames.push(delivery, frame, message, concern, is_held);
     }
 
     /// Frames that faults on links have held back so far; only counted where a link is faulty.
@@ -465,6 +333,38 @@ impl Network {
         for delivery in deliveries.iter() {
             self.latest = self.latest.max(delivery.at);
         }
+    }
+
+    /// Sends a frame over its sender's link and through the switch. Returns when it is ready for which link.
+    pub fn enter(
+        &mut self,
+        ports: &mut impl Ports,
+        frame: &SharedFrame,
+        ready: Passage,
+        from: u16,
+        message: Option<TraceTag>,
+    ) -> Transits {
+        let mut transits = Transits::new();
+        self.switching.enter(ports, ready, from, frame, message, &mut transits);
+        self.taps.on_sent(ready.head, from, frame, message, transits.is_empty());
+        transits
+    }
+
+    /// Sends a frame over the link after the switch. Returns its arrivals.
+    pub fn leave(
+        &mut self,
+        ports: &mut impl Ports,
+        transit: &Transit,
+        frame: &SharedFrame,
+        message: Option<TraceTag>,
+    ) -> Deliveries {
+        let mut deliveries = Deliveries::new();
+        fabric::leave(ports, transit, frame.len(), message, &mut deliveries);
+        self.taps.on_forwarded(transit.ready, transit.to, frame, &deliveries);
+        for delivery in &deliveries {
+            self.latest = self.latest.max(delivery.at);
+        }
+        deliveries
     }
 
     /// To which node Ethernet frames of `bytes` that begin with `header` go as a series: see [`Switching::series_way`].
@@ -550,13 +450,13 @@ mod tests {
         let faults = niclab_spec::Faults { reorder: 1.0, ..niclab_spec::Faults::default() };
         let (mut network, mut ports) = with_faults(&faults);
         send(&mut network, &mut ports);
-        assert!(!network.release_standing() && !network.is_moving(), "seen for the first time");
+        assert!(!network.frames.release_starved() && !network.frames.is_moving(), "seen for the first time");
         send(&mut network, &mut ports);
-        assert!(network.release_standing());
-        assert_eq!((network.held.len(), network.in_flight.len()), (1, 1));
-        assert!(network.release_standing());
-        assert_eq!((network.held.len(), network.in_flight.len()), (0, 2));
-        assert!(!network.release_standing());
+        assert!(network.frames.release_starved());
+        assert_eq!(network.frames.counts(), (1, 1));
+        assert!(network.frames.release_starved());
+        assert_eq!(network.frames.counts(), (0, 2));
+        assert!(!network.frames.release_starved());
     }
 
     #[test]
@@ -564,8 +464,8 @@ mod tests {
         let faults = niclab_spec::Faults { duplicate: 1.0, reorder: 1.0, ..niclab_spec::Faults::default() };
         let (mut network, mut ports) = with_faults(&faults);
         send(&mut network, &mut ports);
-        let double = network.in_flight.pop().expect("the double is under way");
-        assert_eq!((network.held.len(), network.in_flight.len()), (1, 0));
-        assert!(network.held[0].at > double.at);
+        let double = network.frames.pop().expect("the double is under way");
+        assert_eq!(network.frames.counts(), (1, 0));
+        assert!(network.frames.held()[0].at > double.at);
     }
 }

@@ -60,11 +60,11 @@ struct PortView {
     /// The program's last report of a turn.
     report: u64,
     /// Turns that were given over this port.
-    turns: u64,
+    grants: u64,
 }
 
 impl PortView {
-    const FRESH: Self = Self { expected: 1, released: 0, armed: 0, release_interval: 0, report: 0, turns: 0 };
+    const FRESH: Self = Self { expected: 1, released: 0, armed: 0, release_interval: 0, report: 0, grants: 0 };
 
     /// Those that were seen last, in the order of [`Pages::registers`].
     const fn registers(&self) -> [u64; 3] {
@@ -447,20 +447,20 @@ impl Pages {
     }
 
     /// Turns that were given over `port`.
-    pub fn turns(&self, port: u32) -> u64 {
-        self.ports.get(port as usize).map_or(0, |view| view.turns)
+    pub fn grants(&self, port: u32) -> u64 {
+        self.ports.get(port as usize).map_or(0, |view| view.grants)
     }
 
     /// Tells the program of `port` that it has a turn.
-    pub fn give_turn(&mut self, port: u32, turn: u64, model_ps: u64) {
+    pub fn give_grant(&mut self, port: u32, number: u64, model_ps: u64) {
         self.store(port, COMPLETER_TURN_TIME_OFFSET, model_ps);
-        self.store(port, COMPLETER_TURN_OFFSET, turn);
-        self.ports.iter_mut().skip(port as usize).take(1).for_each(|view| view.turns = turn);
+        self.store(port, COMPLETER_TURN_OFFSET, number);
+        self.ports.iter_mut().skip(port as usize).take(1).for_each(|view| view.grants = number);
     }
 
     /// Tells the program of `port`, which had so many turns, that there are no more.
-    pub fn end_turns(&mut self, port: u32, turns: u64) {
-        self.store(port, COMPLETER_TURN_OFFSET, turns | TURN_OVER);
+    pub fn end_grants(&mut self, port: u32, grants: u64) {
+        self.store(port, COMPLETER_TURN_OFFSET, grants | TURN_OVER);
     }
 
     /// Stores a word into the completer page of `port`, behind all that was stored before.

@@ -1,8 +1,8 @@
-//! When to sleep until a doorbell, and when to poll pages.
+//! When a thread sleeps until a doorbell, and when it polls pages.
 //!
-//! Polling spares guests their doorbells, each of which is an exit from the virtual machine, but it costs a core. With
-//! fewer cores than the guests and the poller keep busy it costs milliseconds instead: two guests and a poller on two
-//! cores were measured at 4 to 8 ms a round trip, and at 8 to 23 us with a device that sleeps.
+//! Polling saves guests their doorbells, each of which is an exit from the virtual machine, but it needs a core. With
+//! too few cores it costs milliseconds: two guests and a poller on two cores took 4 to 8 ms for a round trip, and 8 to
+//! 23 us with a device that sleeps.
 
 use std::time::{Duration, Instant};
 
@@ -10,32 +10,32 @@ use niclab_spec::WaitPolicy;
 
 use super::Shell;
 use super::card::Card;
-use super::node::Nodes;
-use super::world::cluster::Served;
-use super::world::{Found, World};
+use super::cluster::Served;
+use super::idle::deadlines;
+use super::locks::LockedNodes;
+use super::locks::node::Nodes;
+use super::service::{Found, adversarial, has_new_posts, serve_pages};
 
-/// Longest stretch of polling before the thread looks at the guest's other queues.
+/// Maximum wall time of polling before the thread serves the guest's other queues.
 const STRETCH: Duration = Duration::from_micros(200);
 
-/// Looks at a node's pages after one doorbell, each of at most a turn: a guest that launches on and on keeps others
-/// from the world.
-const MAX_LOOKS: u32 = 4;
+/// Maximum of polls after one doorbell, each of at most one budget: a guest that posts without end delays others.
+const MAX_POLLS: u32 = 4;
 
 /// What a node's thread does after a doorbell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
     /// Sleep until the next one.
     Block,
-    /// Poll for so long after the last activity, then sleep.
+    /// Poll for this long after the last activity, then sleep.
     Adaptive(Duration),
-    /// Poll on.
+    /// Poll all the time.
     Poll,
 }
 
 impl Policy {
-    /// The policy that was asked for, on a host with `cores` cores and a cluster of `nodes` nodes. Adaptive polling
-    /// wants a core for each guest and one for its poller; where there are fewer, it would take from the guests what it
-    /// gives.
+    /// The requested policy, on a host with `cores` cores and a cluster of `nodes` nodes. Adaptive polling needs a core
+    /// for each guest and one for its poller. With fewer cores it would take the guests' time.
     pub fn choose(wanted: WaitPolicy, poll_for_us: u32, cores: usize, nodes: usize) -> Self {
         match wanted {
             WaitPolicy::Block => Self::Block,
@@ -46,137 +46,132 @@ impl Policy {
     }
 }
 
-impl Shell {
-    /// Looks at the pages of `node`, because a doorbell was rung. What is launched meanwhile needs none: each is an
-    /// exit from the virtual machine.
-    pub fn serve_doorbell(&self, node: usize) -> Found {
-        // Whoever waits for the world has something to do there: a thread that polls, or has more to do, would take it
-        // again at once, and again, before the other one has woken up.
-        self.serve(node, answer_doorbell, |found| found.work == 0 || found.more)
-    }
+/// Serves the pages of `node` after a doorbell. Posts meanwhile need no doorbell, which would be an exit from the virtual
+/// machine.
+pub fn serve_doorbell(shell: &Shell, node: usize) -> Found {
+    // A thread that polls again would otherwise lock the nodes again and again before a waiting one wakes up.
+    serve(shell, node, answer_doorbell, |found| found.work == 0 || found.more)
+}
 
-    /// Has a node looked at, with those that it sends to or, where that cannot be, with all. `is_for_others`: whether
-    /// whoever waits for them has them first.
-    #[inline]
-    fn serve(
-        &self,
-        node: usize,
-        look: fn(&mut World<'_>, usize) -> Found,
-        is_for_others: fn(Found) -> bool,
-    ) -> Found {
-        let mut found = Found::default();
-        let whole = self.cluster().serve_in_part(node, |part| {
-            let now = look(part, node);
-            found = found.and(now);
-            if now.work > 0 {
-                self.quiet().arm(part.is_waiting());
-            }
-            Served { is_idle: now.work == 0, is_for_others: is_for_others(found) }
-        });
-        let Some(mut world) = whole else { return found };
-        let now = look(&mut world, node);
+/// Serves a node in its lock domain or, where that is not possible, with all nodes locked. `is_for_others`: whether
+/// waiting threads get the nodes first.
+#[inline]
+fn serve(
+    shell: &Shell,
+    node: usize,
+    poll: fn(&mut LockedNodes<'_>, usize) -> Found,
+    is_for_others: fn(Found) -> bool,
+) -> Found {
+    let mut found = Found::default();
+    let all = shell.cluster().serve_in_domain(node, |domain| {
+        let now = poll(domain, node);
         found = found.and(now);
         if now.work > 0 {
-            self.did(&mut world);
+            shell.idle().arm(deadlines::is_waiting(domain));
         }
-        self.cluster().open(&world);
-        if is_for_others(found) {
-            world.give_back();
+        Served { is_idle: now.work == 0, is_for_others: is_for_others(found) }
+    });
+    let Some(mut locked) = all else { return found };
+    let now = poll(&mut locked, node);
+    found = found.and(now);
+    if now.work > 0 {
+        shell.after_activity(&mut locked);
+    }
+    shell.cluster().open(&locked);
+    if is_for_others(found) {
+        locked.unlock_fair();
+    }
+    found
+}
+
+/// Polls the pages of `node` as its policy says. True when the caller must return without a doorbell.
+pub fn poll(shell: &Shell, node: usize) -> bool {
+    let Some(policy) = shell.nodes().get(node).map(|info| info.policy) else { return false };
+    let window = match policy {
+        Policy::Block => return false,
+        Policy::Adaptive(window) => Some(window),
+        Policy::Poll => None,
+    };
+    start_polling(shell, node);
+    let begin = Instant::now();
+    let mut last_work = begin;
+    loop {
+        let found = poll_once(shell, node);
+        let now = Instant::now();
+        if found.work > 0 {
+            last_work = now;
+        } else if window.is_some_and(|window| now - last_work >= window) {
+            return sleep(shell, node);
+        }
+        if now - begin >= STRETCH {
+            // Notifications stay disabled: the caller returns at once.
+            return true;
+        }
+        std::hint::spin_loop();
+    }
+}
+
+/// Polls the pages of `node` once, without a doorbell.
+#[inline]
+pub fn poll_once(shell: &Shell, node: usize) -> Found {
+    let poll = |locked: &mut LockedNodes<'_>, node| {
+        let found = serve_pages(locked, node);
+        let is_repeated = locked.needs_more_locks();
+        if let Some(card) = locked.nodes.card_mut(node).filter(|_| !is_repeated) {
+            card.counts.polls += 1;
         }
         found
-    }
-
-    /// Polls the pages of `node` as its policy says. True when there is a reason to come back without a doorbell.
-    pub fn poll(&self, node: usize) -> bool {
-        let Some(policy) = self.nodes().get(node).map(|info| info.policy) else { return false };
-        let window = match policy {
-            Policy::Block => return false,
-            Policy::Adaptive(window) => Some(window),
-            Policy::Poll => None,
-        };
-        want_doorbell(&mut self.cluster().alone(node), node, false);
-        let begin = Instant::now();
-        let mut last_work = begin;
-        loop {
-            let found = self.poll_once(node);
-            let now = Instant::now();
-            if found.work > 0 {
-                last_work = now;
-            } else if window.is_some_and(|window| now - last_work >= window) {
-                return self.sleep(node);
-            }
-            if now - begin >= STRETCH {
-                // The word stays "spared": the caller comes back at once.
-                return true;
-            }
-            std::hint::spin_loop();
-        }
-    }
-
-    /// One look at the pages of `node` that no doorbell asked for.
-    #[inline]
-    pub fn poll_once(&self, node: usize) -> Found {
-        let look = |world: &mut World<'_>, node| {
-            let found = world.serve_pages(node);
-            let is_cut = world.is_cut();
-            // A part that was cut looks again, with more nodes.
-            if let Some(card) = world.nodes.card_mut(node).filter(|_| !is_cut) {
-                card.counts.polls += 1;
-            }
-            found
-        };
-        self.serve(node, look, |found| found.more)
-    }
-
-    /// Asks for doorbells again, and looks once more at what was stored before a guest could see that. True when there
-    /// was something: then it is too early to sleep.
-    fn sleep(&self, node: usize) -> bool {
-        want_doorbell(&mut self.cluster().alone(node), node, true);
-        self.poll_once(node).work > 0
-    }
-
-    /// Asks for doorbells: nobody polls from now on.
-    pub fn stop_polling(&self, node: usize) {
-        want_doorbell(&mut self.cluster().alone(node), node, true);
-    }
-
-    /// Says that no doorbell is needed: whoever calls this polls, by [`Shell::poll_once`].
-    pub fn start_polling(&self, node: usize) {
-        want_doorbell(&mut self.cluster().alone(node), node, false);
-    }
+    };
+    serve(shell, node, poll, |found| found.more)
 }
 
-/// Looks at the pages of `node`, because a doorbell was rung.
-fn answer_doorbell(world: &mut World<'_>, node: usize) -> Found {
-    if world.nodes.card(node).is_some_and(|card| card.stands_still()) {
+/// Enables doorbells, and polls once more for posts that a guest stored before it could see that. True when there were
+/// some: then it is too early to sleep.
+fn sleep(shell: &Shell, node: usize) -> bool {
+    stop_polling(shell, node);
+    poll_once(shell, node).work > 0
+}
+
+/// Enables doorbells: no thread polls from now on.
+pub fn stop_polling(shell: &Shell, node: usize) {
+    want_doorbell(&mut shell.cluster().lock_one(node), node, true);
+}
+
+/// Suppresses doorbells: the caller polls with [`poll_once`].
+pub fn start_polling(shell: &Shell, node: usize) {
+    want_doorbell(&mut shell.cluster().lock_one(node), node, false);
+}
+
+/// Serves the pages of `node` after a doorbell.
+fn answer_doorbell(locked: &mut LockedNodes<'_>, node: usize) -> Found {
+    if locked.nodes.card(node).is_some_and(|card| card.stands_still()) {
         return Found::default();
     }
-    if let Some(found) = world.answer_doorbell_adversarially(node) {
+    if let Some(found) = adversarial::serve_doorbell(locked, node) {
         return found;
     }
-    let is_polled = world.nodes.card(node).is_some_and(Card::is_polled);
-    if is_polled || world.is_in_lockstep() {
-        // No doorbell is needed as it is. A program that takes turns launches once in each, and every look finds its
-        // turn: there is nothing to spare, and no last look.
-        world.serve_pages(node)
+    let is_polled = locked.nodes.card(node).is_some_and(Card::is_polled);
+    if is_polled || locked.is_in_lockstep() {
+        // Doorbells are suppressed anyway. In lockstep a program posts once for each grant, and every poll finds that.
+        serve_pages(locked, node)
     } else {
-        look_on(world, node)
+        serve_until_idle(locked, node)
     }
 }
 
-/// Looks at the pages of `node` as long as programs have launched meanwhile, which need no doorbell for it.
-fn look_on(world: &mut World<'_>, node: usize) -> Found {
+/// Serves the pages of `node` while programs post, with doorbells suppressed.
+fn serve_until_idle(locked: &mut LockedNodes<'_>, node: usize) -> Found {
     let mut found = Found::default();
-    for looks in 0..MAX_LOOKS {
-        if let Some(card) = world.nodes.card_mut(node) {
-            // What is there at the first look was rung for.
-            card.spare_doorbell(looks > 0);
+    for polls in 0..MAX_POLLS {
+        if let Some(card) = locked.nodes.card_mut(node) {
+            // The doorbell announced what the first poll finds.
+            card.suppress_doorbell(polls > 0);
         }
-        let look = world.serve_pages(node);
-        found = found.and(look);
-        want_doorbell(&mut world.nodes, node, true);
-        // Behind the barrier in this: at what was stored before a guest could see that.
-        if look.more || !world.has_news(node) {
+        let now = serve_pages(locked, node);
+        found = found.and(now);
+        want_doorbell(&mut locked.nodes, node, true);
+        // After the barrier in `want_doorbell`: for posts that a guest stored before it could see the word.
+        if now.more || !has_new_posts(locked, node) {
             return found;
         }
     }
@@ -211,7 +206,7 @@ mod tests {
 
     use super::*;
     use crate::shell::pages::Pages;
-    use crate::shell::world::cluster::Cluster;
+    use crate::shell::cluster::Cluster;
 
     /// A card whose program launches again while its last launch is looked at, and which takes that at the next look
     /// only.
@@ -327,17 +322,17 @@ mod tests {
         let bar = pages.file().try_clone().unwrap();
         let cluster = Cluster::new(vec![(Box::new(nic), pages, 1)], &Arc::default(), fabric.unwrap(), 1);
         let shell = Shell::new(cluster, Vec::new());
-        shell.world().nodes[0].card.follow_ports();
-        bar.write_all_at(&launch_word(64, 1).to_le_bytes(), launch_place(&shell.world())).unwrap();
-        let found = shell.serve_doorbell(0);
+        shell.lock_all().nodes[0].card.follow_ports();
+        bar.write_all_at(&launch_word(64, 1).to_le_bytes(), launch_place(&shell.lock_all())).unwrap();
+        let found = serve_doorbell(&shell, 0);
         assert_eq!(doorbell(&bar), DOORBELL_WANTED, "nobody looks any more");
         let seen = words.lock().unwrap().clone();
-        let spared = shell.world().nodes[0].card.counts.doorbells_spared;
+        let spared = shell.lock_all().nodes[0].card.counts.doorbells_spared;
         (found, seen, spared)
     }
 
-    fn launch_place(world: &World<'_>) -> u64 {
-        let page = u64::from(world.nodes[0].card.pages.requester_page(0)) * PAGE_BYTES;
+    fn launch_place(locked: &LockedNodes<'_>) -> u64 {
+        let page = u64::from(locked.nodes[0].card.pages.requester_page(0)) * PAGE_BYTES;
         page + 8 * (slot_of(1) as usize * SLOT_WORDS + SLOT_LAUNCH_WORD) as u64
     }
 
@@ -351,6 +346,6 @@ mod tests {
     #[test]
     fn a_program_that_launches_on_and_on_is_left_for_others() {
         let (found, ..) = serve(u32::MAX);
-        assert_eq!(found, Found { work: MAX_LOOKS, more: true });
+        assert_eq!(found, Found { work: MAX_POLLS, more: true });
     }
 }

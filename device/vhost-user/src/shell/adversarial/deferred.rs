@@ -1,5 +1,5 @@
-//! The thread that sees to it that what adversarial cards keep back comes, where nobody does anything any more by which it
-//! would. There is none where all cards are kind.
+//! The thread that releases what adversarial cards delay when no other activity does. It exists only with adversarial
+//! cards.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -7,14 +7,16 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
+use super::{is_delaying, tick};
 use crate::shell::Shell;
 use crate::shell::adversary::Tick;
-use crate::shell::world::World;
+use crate::shell::idle::deadlines;
+use crate::shell::locks::LockedNodes;
 
-/// Wall time in which nobody has done anything, after which all comes that was kept back and has no time of its own.
-pub const QUIET: Duration = Duration::from_millis(5);
+/// Wall time without activity after which everything comes that was delayed and has no time of its own.
+pub const IDLE: Duration = Duration::from_millis(5);
 
-/// By which the thread is told to end.
+/// Ends the thread.
 #[derive(Debug, Default)]
 pub struct DeferredTimer {
     stop: Mutex<bool>,
@@ -25,9 +27,9 @@ impl DeferredTimer {
     /// Starts the thread, if a card of `shell` is adversarial.
     ///
     /// # Errors
-    /// When the operating system gives no thread.
+    /// When the operating system refuses a thread.
     pub fn start(shell: &Arc<Shell>) -> std::io::Result<Option<JoinHandle<()>>> {
-        if !shell.world().is_adversarial() {
+        if !shell.lock_all().common.is_adversarial {
             return Ok(None);
         }
         let shell = Arc::clone(shell);
@@ -44,49 +46,47 @@ impl DeferredTimer {
     fn watch(&self, shell: &Shell) {
         let mut stop = self.stop.lock();
         while !*stop {
-            let before = shell.acts();
-            self.wake.wait_for(&mut stop, QUIET);
+            let before = shell.activity();
+            self.wake.wait_for(&mut stop, IDLE);
             if !*stop {
-                parking_lot::MutexGuard::unlocked(&mut stop, || go_on(shell, before));
+                parking_lot::MutexGuard::unlocked(&mut stop, || release(shell, before));
             }
         }
     }
 }
 
-/// Goes on with what is kept back, after a while before which so many things had been done.
-fn go_on(shell: &Shell, before: u64) {
-    let mut world = shell.world();
-    if !world.is_keeping() {
+/// Releases what is due. `before` is the activity count at the beginning of the wait.
+fn release(shell: &Shell, before: u64) {
+    let mut locked = shell.lock_all();
+    if !is_delaying(&locked) {
         return;
     }
-    let is_quiet = shell.acts() == before;
-    world.mind(if is_quiet { Tick::Quiet } else { Tick::Time }, Some(Instant::now()));
-    if is_quiet && world.let_go() {
-        shell.did(&mut world);
-        shell.leave(&world);
+    let is_idle = shell.activity() == before;
+    tick(&mut locked, if is_idle { Tick::Idle } else { Tick::Time }, Some(Instant::now()));
+    if is_idle && release_from_models(&mut locked) {
+        shell.after_activity(&mut locked);
+        shell.leave(&locked);
     }
 }
 
-impl World<'_> {
-    /// Nobody does anything: what models hold back goes out, and what follows from that happens. False where there was
-    /// nothing, or programs take turns and it goes out in its turn.
-    fn let_go(&mut self) -> bool {
-        let held = |world: &Self| {
-            let mut cards = world.nodes.cards();
-            cards.find_map(|(node, card)| Some((node, card.nic.adversarial()?.due()?)))
-        };
-        if self.is_in_lockstep() {
-            return false;
-        }
-        let mut any = false;
-        while let Some((node, due)) = held(self) {
-            any = true;
-            self.expire(node, due);
-            if held(self) == Some((node, due)) {
-                debug_assert!(false, "what is due goes out");
-                break;
-            }
-        }
-        any
+/// No thread is active: models emit what they delay. False when there is nothing. In lockstep model time decides
+/// instead.
+fn release_from_models(locked: &mut LockedNodes<'_>) -> bool {
+    let next = |locked: &LockedNodes<'_>| {
+        let mut cards = locked.nodes.cards();
+        cards.find_map(|(node, card)| Some((node, card.nic.adversarial()?.due()?)))
+    };
+    if locked.is_in_lockstep() {
+        return false;
     }
+    let mut any = false;
+    while let Some((node, due)) = next(locked) {
+        any = true;
+        deadlines::expire(locked, node, due);
+        if next(locked) == Some((node, due)) {
+            debug_assert!(false, "a model keeps what is due");
+            break;
+        }
+    }
+    any
 }

@@ -34,12 +34,12 @@ pub struct CardCounts {
     pub polls: u64,
     /// Slots taken, by port.
     pub launches: Vec<u64>,
-    /// Frames of the model that went the short way ([`crate::shell::world`]).
-    pub short_way: u64,
-    /// Of these, those that went as a series.
-    pub series: u64,
-    /// Of these, those whose instants nobody worked out, for each was the one before it a span later.
-    pub carried_on: u64,
+    /// Frames of the model that took the fast path ([`crate::shell::dispatch::fast_path`]).
+    pub fast_path: u64,
+    /// Of these, those in a batch.
+    pub batched: u64,
+    /// Of these, those with extrapolated times: each a constant span after the previous one.
+    pub extrapolated: u64,
     /// Control requests that the shell itself refused.
     pub control_refused: u64,
     /// How often wall time decided in which order the node did things: see [`super::Card::store`].

@@ -43,8 +43,8 @@ impl Card {
         }
         self.acts_at(series.fed);
         let count = series.len() as u64;
-        self.counts.short_way += count;
-        self.counts.series += count;
+        self.counts.fast_path += count;
+        self.counts.batched += count;
         self.counts.traffic.sent_frames += count;
         self.counts.traffic.sent_bytes += count * series.way.bytes as u64;
     }
@@ -64,7 +64,7 @@ impl Card {
             nic.arrive(series, bus);
         }
         *latest = series.runs.done().iter().map(|run| run.last().at).fold(*latest, Ord::max);
-        self.counts.carried_on += series.carried_on() as u64;
+        self.counts.extrapolated += series.carried_on() as u64;
         let Self { memory, counts, is_running, .. } = self;
         if *is_running {
             let words = |member: &'s Member| member.words.get(..series.stored_words).unwrap_or_default();

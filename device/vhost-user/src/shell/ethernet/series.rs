@@ -17,7 +17,7 @@ use crate::ethernet::header::{ETHERNET_BYTES, HEADER_BYTES, LinkHeader, Offload}
 use crate::ethernet::receive::Pieces;
 use crate::memory::DmaMemory;
 use crate::ring::{Buffer, Burst, Single, Singles};
-use crate::shell::turn::{FRAME_NS, Turn, frame_ns};
+use crate::shell::locks::budget::{Budget, FRAME_NS, frame_ns};
 
 /// Most frames of a series: two of a driver's bursts.
 pub(super) const MAX_FRAMES: usize = 64;
@@ -77,14 +77,14 @@ impl Sender<'_, '_, '_> {
         &mut self,
         memory: &'m DmaMemory,
         burst: &mut Burst<'_>,
-        turn: &mut Turn,
+        budget: &mut Budget,
         collected: &mut Collected<'m>,
     ) -> bool {
         let most = if std::mem::take(&mut collected.is_alone) { 1 } else { MAX_FRAMES };
         burst.take_singles(&mut collected.singles, most);
         let mut sent = 0;
-        while !turn.is_over() {
-            let Some(common) = self.collect(memory, sent, *turn, collected) else { break };
+        while !budget.is_spent() {
+            let Some(common) = self.collect(memory, sent, *budget, collected) else { break };
             let Collected { singles, pieces, frames, .. } = &mut *collected;
             let count = pieces.len();
             self.price_series(&common, count, frames);
@@ -92,8 +92,8 @@ impl Sender<'_, '_, '_> {
             let heads = singles.iter().skip(sent).take(count).map(|single| (single.head, 0));
             burst.push_used_all(heads);
             self.sent_as_series += count as u64;
-            turn.spend(FRAME_NS * count as u32);
-            turn.spend(self.receivers.take_spent());
+            budget.spend(FRAME_NS * count as u32);
+            budget.spend(self.receivers.take_spent());
             sent += count;
         }
         burst.give_back(collected.singles.len() - sent);
@@ -107,7 +107,7 @@ impl Sender<'_, '_, '_> {
         &mut self,
         memory: &'m DmaMemory,
         sent: usize,
-        turn: Turn,
+        budget: Budget,
         collected: &mut Collected<'m>,
     ) -> Option<Common> {
         let Collected { singles, pieces, .. } = collected;
@@ -123,7 +123,7 @@ impl Sender<'_, '_, '_> {
         let each = 2 * FRAME_NS + 2 * frame_ns(frame_bytes);
         let mut spent = each;
         for single in rest {
-            if !turn.has_more_than(spent) {
+            if !budget.has_more_than(spent) {
                 break;
             }
             let next = Plain::parse(memory, single).filter(|next| next.is_like(&header, &common));

@@ -11,6 +11,7 @@ use niclab_port::lists::{Append, Kind, Part, Put, Target};
 use serde::Serialize;
 
 use super::{Benches, Measured};
+use crate::shell::wait;
 use crate::bench::work::{self, Work};
 use crate::bench::{BenchError, card_with};
 use crate::frontend::ClusterGuest;
@@ -136,9 +137,9 @@ impl Pair {
         let target = Target { port: Address { node: 1, port: to.port().number() }, portal: 0 };
         let part = Part { region, offset: 0, bytes };
         let shell = lab.daemon().shell();
-        shell.start_polling(0);
-        shell.start_polling(1);
-        shell.poll_once(1);
+        wait::start_polling(shell, 0);
+        wait::start_polling(shell, 1);
+        wait::poll_once(shell, 1);
         Ok(Self { lab, from, to, target, part })
     }
 
@@ -146,7 +147,7 @@ impl Pair {
     fn short(&mut self, puts: u64) -> Result<u64, BenchError> {
         work::repeat(puts, "the stream of puts", || {
             self.put(0)?;
-            self.lab.daemon().shell().poll_once(1);
+            wait::poll_once(self.lab.daemon().shell(), 1);
             Ok(1)
         })
     }
@@ -156,7 +157,7 @@ impl Pair {
         let mut place = 0;
         work::repeat(kib, "the stream of puts", || {
             self.put(place % LONG_PLACES * self.part.bytes)?;
-            self.lab.daemon().shell().poll_once(1);
+            wait::poll_once(self.lab.daemon().shell(), 1);
             place += 1;
             Ok(self.part.bytes / 1024)
         })
@@ -169,7 +170,7 @@ impl Pair {
             let sent = Instant::now();
             self.put(0)?;
             latencies.push(sent.elapsed().as_nanos() as u64);
-            self.lab.daemon().shell().poll_once(1);
+            wait::poll_once(self.lab.daemon().shell(), 1);
         }
         Ok(latencies)
     }
@@ -190,7 +191,7 @@ impl Pair {
         for place in 0..LONG_PLACES {
             self.put(place * self.part.bytes)?;
         }
-        self.lab.daemon().shell().poll_once(1);
+        wait::poll_once(self.lab.daemon().shell(), 1);
         Ok(LONG_PLACES * self.part.bytes)
     }
 
@@ -200,7 +201,7 @@ impl Pair {
         let put = Put::new(self.target, Part { offset, ..self.part }).remote_offset(offset);
         let launched = self.from.try_launch(&put).is_some();
         for _ in 0..MAX_LOOKS {
-            shell.poll_once(0);
+            wait::poll_once(shell, 0);
             if let Some(event) = self.to.try_event() {
                 let is_put = launched && event.kind == Kind::Put;
                 return is_put.then_some(()).ok_or(STALLED);

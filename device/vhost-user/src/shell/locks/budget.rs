@@ -11,7 +11,7 @@
 
 /// Estimated processor time of a turn. Many short operations, so that taking the lock costs little beside them, and
 /// short against the 10 ms within which another node's request is to be answered while several nodes take turns.
-const TURN_NS: u32 = 500_000;
+const BUDGET_NS: u32 = 500_000;
 
 /// To take one slot out of a page and feed it to a model.
 pub const LAUNCH_NS: u32 = 300;
@@ -33,20 +33,20 @@ pub const WORK_UNIT_NS: u64 = 10;
 
 /// What is left of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Turn {
+pub struct Budget {
     left_ns: u32,
 }
 
-impl Turn {
+impl Budget {
     /// A whole turn.
-    pub const WHOLE: Self = Self { left_ns: TURN_NS };
+    pub const FULL: Self = Self { left_ns: BUDGET_NS };
 
     /// No turn.
-    pub const OVER: Self = Self { left_ns: 0 };
+    pub const SPENT: Self = Self { left_ns: 0 };
 
     /// Whether others are to have the world now.
     #[inline]
-    pub const fn is_over(self) -> bool {
+    pub const fn is_spent(self) -> bool {
         self.left_ns == 0
     }
 
@@ -89,12 +89,12 @@ mod tests {
 
     #[test]
     fn a_turn_ends_and_does_not_wrap() {
-        let mut turn = Turn::WHOLE;
-        turn.spend(TURN_NS - 1);
-        assert!(!turn.is_over());
-        turn.spend_work(u64::MAX);
-        assert_eq!(turn, Turn::OVER);
-        turn.spend(1);
-        assert!(turn.is_over());
+        let mut turn = Budget::FULL;
+        budget.spend(BUDGET_NS - 1);
+        assert!(!turn.is_spent());
+        budget.spend_work(u64::MAX);
+        assert_eq!(turn, Budget::SPENT);
+        budget.spend(1);
+        assert!(turn.is_spent());
     }
 }

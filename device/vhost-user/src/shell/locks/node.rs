@@ -12,7 +12,7 @@ use std::ops::{Index, IndexMut};
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::card::Card;
+use crate::shell::card::Card;
 use crate::memory::DmaMemory;
 
 /// A node: nobody does anything to it but who holds its lock.

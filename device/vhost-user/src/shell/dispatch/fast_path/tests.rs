@@ -1,5 +1,11 @@
 //! Two worlds that get the same, one of them without the short way, are the same to the last bit.
 
+use crate::shell::dispatch;
+use crate::shell::idle::deadlines;
+use crate::shell::ledgers;
+use crate::shell::service;
+use crate::shell::service::device;
+use crate::shell::settings;
 use std::cell::Cell;
 use std::os::unix::fs::FileExt;
 
@@ -27,9 +33,9 @@ use vm_memory::{Bytes, GuestAddress, GuestMemoryMmap};
 use super::*;
 use crate::config::build;
 use crate::memory::DmaMemory;
-use crate::shell::turn::Turn;
-use crate::shell::world::Common;
-use crate::shell::world::cluster::Cluster;
+use crate::shell::locks::budget::Budget;
+use crate::shell::locks::Common;
+use crate::shell::cluster::Cluster;
 
 /// Guest memory of a node.
 const MEMORY_BYTES: usize = 1 << 17;
@@ -50,28 +56,28 @@ impl Side {
     fn new(config: &DaemonConfig, is_short: bool) -> Self {
         let (cluster, _) = build(config, 2).unwrap();
         let nodes = cluster.len();
-        let mut world = cluster.world();
+        let mut world = cluster.lock_all();
         world.set_short_way(is_short);
         let memory = |_| GuestMemoryMmap::from_ranges(&[(GuestAddress(0), MEMORY_BYTES)]).unwrap();
         let memories: Vec<GuestMemoryMmap> = (0..nodes).map(memory).collect();
         for (node, memory) in memories.iter().enumerate() {
             world.nodes[node].card.memory = DmaMemory::new(memory, None).into();
             world.nodes[node].card.is_running = true;
-            world.set_link_up(node, true);
+            settings::set_link_up(&mut world, node, true);
         }
         drop(world);
         Self { cluster, memories, launched: vec![[0; PORTS as usize]; nodes] }
     }
 
-    /// A control request, as [`World::serve_control`] takes one.
+    /// A control request, as [`LockedNodes::serve_control`] takes one.
     fn request<T: ToBytes + FromBytes>(&mut self, node: usize, operation: u32, body: &T) {
         let mut body_bytes = vec![0; T::BYTES];
         body.to_bytes(&mut body_bytes);
         let mut request = vec![0; Request::BYTES];
         Request { operation, body_bytes: body_bytes.len() as u32 }.to_bytes(&mut request);
         request.extend(body_bytes);
-        let world = &mut self.cluster.world();
-        world.common.turn = Turn::WHOLE;
+        let world = &mut self.cluster.lock_all();
+        world.common.budget = Budget::FULL;
         world.serve_ports(node);
         let (card, bus) = world.node(node).unwrap();
         card.is_running = true;
@@ -84,26 +90,26 @@ impl Side {
             }
         }
         world.carry_out(node);
-        world.common.turn = Turn::WHOLE;
+        world.common.budget = Budget::FULL;
         world.settle(node);
         world.serve_stalled();
     }
 
     fn store(&self, node: usize, page: u32, offset: usize, word: u64) {
-        let nodes = self.cluster.alone(node);
+        let nodes = self.cluster.lock_one(node);
         let file = nodes[node].card.pages.file();
         file.write_all_at(&word.to_le_bytes(), u64::from(page) * PAGE_BYTES + offset as u64).unwrap();
     }
 
     fn launch(&mut self, node: usize, port: u32, code: u32, payload: u64, is_received_known: bool) {
-        let page = self.cluster.alone(node)[node].card.pages.requester_page(port);
+        let page = self.cluster.lock_one(node)[node].card.pages.requester_page(port);
         let sequence = self.launched[node][port as usize] + 1;
         self.launched[node][port as usize] = sequence;
         let slot = slot_of(sequence) as usize * SLOT_WORDS * 8;
         for word in 0..10 {
             self.store(node, page, slot + 8 * word, payload.wrapping_mul(word as u64 + 3));
         }
-        let delivered = self.cluster.alone(node)[node].card.nic.delivered(port);
+        let delivered = self.cluster.lock_one(node)[node].card.nic.delivered(port);
         let received = if is_received_known { delivered | RECEIVED_KNOWN } else { 0 };
         self.store(node, page, slot + SLOT_RECEIVED_WORD * 8, received);
         let launch = u64::from(code) | u64::from(sequence) << LAUNCH_SEQUENCE_SHIFT;
@@ -111,30 +117,30 @@ impl Side {
     }
 
     fn register(&mut self, node: usize, port: u32, offset: u64, value: u64) {
-        let page = self.cluster.alone(node)[node].card.pages.completer_page(port);
+        let page = self.cluster.lock_one(node)[node].card.pages.completer_page(port);
         self.store(node, page, offset as usize, value);
     }
 
     fn act(&mut self, act: &Act) {
         match *act {
             Act::Launch { node, port, code, payload, is_received_known, count } => {
-                let is_open = self.cluster.alone(node)[node].card.is_open(port);
+                let is_open = self.cluster.lock_one(node)[node].card.is_open(port);
                 for number in 0..u64::from(count) * u64::from(is_open) {
                     self.launch(node, port, code, payload + number, is_received_known);
                 }
             }
             Act::Serve { node } => {
-                self.cluster.world().serve_pages(node);
+                service::serve_pages(&mut self.cluster.lock_all(), node);
             }
             Act::Release { node, port, behind, is_served } => {
-                let delivered = self.cluster.alone(node)[node].card.nic.delivered(port);
+                let delivered = self.cluster.lock_one(node)[node].card.nic.delivered(port);
                 self.register(node, port, COMPLETER_RELEASED_OFFSET, delivered.wrapping_sub(behind));
                 if is_served {
-                    self.cluster.world().serve_pages(node);
+                    service::serve_pages(&mut self.cluster.lock_all(), node);
                 }
             }
             Act::Arm { node, port, ahead } => {
-                let delivered = self.cluster.alone(node)[node].card.nic.delivered(port);
+                let delivered = self.cluster.lock_one(node)[node].card.nic.delivered(port);
                 self.register(node, port, COMPLETER_ARMED_OFFSET, delivered + ahead);
             }
             Act::Interval { node, port, slices } => {
@@ -162,27 +168,27 @@ impl Side {
             }
             Act::Statistics { node } => self.request(node, OP_COUNTERS, &PortName::default()),
             Act::HostReset { node } => {
-                self.cluster.world().host_reset(node);
+                device::reset(&mut self.cluster.lock_all(), node);
                 self.launched[node] = [0; PORTS as usize];
             }
-            Act::PassTime => self.cluster.world().pass_time(),
+            Act::PassTime => deadlines::pass_time(&mut self.cluster.lock_all()),
             Act::GoOn => {
-                self.cluster.world().go_on();
+                dispatch::resume(&mut self.cluster.lock_all());
             }
             Act::Ledgers { is_on, stages } => {
-                let mut world = self.cluster.world();
-                world.set_ledgers_on(is_on);
-                world.for_each_ledger(|ledger| ledger.record_stages(stages));
+                let mut world = self.cluster.lock_all();
+                ledgers::set_on(&mut world, is_on);
+                ledgers::for_each(&mut world, |ledger| ledger.record_stages(stages));
             }
-            Act::Link { node, is_up } => self.cluster.world().set_link_up(node, is_up),
+            Act::Link { node, is_up } => settings::set_link_up(&mut self.cluster.lock_all(), node, is_up),
             Act::Faults { node, loss } => {
                 let faults =
                     niclab_spec::Faults { loss, reorder: loss, duplicate: loss, ..Default::default() };
-                self.cluster.world().set_link_faults(node as u16, &faults);
+                settings::set_link_faults(&mut self.cluster.lock_all(), node as u16, &faults);
             }
-            Act::Measure => self.cluster.world().begin_measurement(),
+            Act::Measure => ledgers::begin_measurement(&mut self.cluster.lock_all()),
             Act::Wait { node, until_ps } => {
-                let mut world = self.cluster.world();
+                let mut world = self.cluster.lock_all();
                 world.nodes[node].bus.wait_until(Time::from_ps(until_ps));
             }
         }
@@ -191,14 +197,14 @@ impl Side {
     /// All that there is, and how many messages took the short way, how many of these as a series, and how many of
     /// these were carried on.
     fn whole(&mut self) -> (String, [u64; 3]) {
-        let mut world = self.cluster.world();
+        let mut world = self.cluster.lock_all();
         let node = |(_, node): (usize, &mut Node)| {
             let rest = (&node.port, &node.bus, node.latest, &node.unsent, node.lent_frames, node.left_by);
             format!("{rest:#?}\n{}", node.card.whole())
         };
         let nodes: Vec<String> = world.nodes.iter_mut().map(node).collect();
-        let Common { network, acts, turn, latest, stalled, is_owing, .. } = &*world.common;
-        let whole = format!("{:#?}\n{}", (acts, turn, latest, stalled, is_owing), network.whole());
+        let Common { network, acts, budget, latest, stalled, has_deferred, .. } = &*world.common;
+        let whole = format!("{:#?}\n{}", (acts, budget, latest, stalled, has_deferred), network.whole());
         let ways = [world.short_way_frames(), world.messages_in_series(), world.messages_carried_on()];
         (format!("{}\n{whole}", nodes.join("\n")), ways)
     }
@@ -342,7 +348,7 @@ fn hold(config: &DaemonConfig, acts: &[Act]) -> Result<[u64; 3], TestCaseError> 
     }
     let stages = |side: &mut Side| {
         let mut all = Vec::new();
-        side.cluster.world().for_each_ledger(|ledger| all.push(ledger.take_stages()));
+        ledgers::for_each(&mut side.cluster.lock_all(), |ledger| all.push(ledger.take_stages()));
         all
     };
     prop_assert_eq!(stages(&mut general), stages(&mut short));
@@ -353,7 +359,7 @@ fn hold(config: &DaemonConfig, acts: &[Act]) -> Result<[u64; 3], TestCaseError> 
 fn models() -> Vec<&'static Model> {
     let has_short_way = |model: &&'static Model| {
         let (cluster, _) = build(&config(&format!("nodes = 2\nnic.model = \"{}\"", model.name)), 2).unwrap();
-        let mut world = cluster.world();
+        let mut world = cluster.lock_all();
         world.nodes[0].card.nic.effect_queue().is_some()
     };
     MODELS.iter().copied().filter(has_short_way).collect()

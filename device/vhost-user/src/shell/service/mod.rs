@@ -1,0 +1,236 @@
+//! Serves nodes: each function handles one notification of a driver or a front end, within one budget.
+//!
+//! * [`queues`]: the control, descriptor and event queues;
+//! * [`device`]: reset, stop and start of a device;
+//! * [`ethernet_function`]: transmit and receive queues of Ethernet functions;
+//! * [`adversarial`]: how adversarial cards poll.
+
+pub mod adversarial;
+pub mod device;
+pub mod ethernet_function;
+pub mod queues;
+
+use super::dispatch::{pages, run_until_idle};
+use super::lockstep;
+use super::locks::LockedNodes;
+use super::locks::budget::Budget;
+
+/// The result of one poll of a node's pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// Slots taken and registers read.
+    pub work: u32,
+    /// There is more, and the budget is spent.
+    pub more: bool,
+}
+
+impl Found {
+    /// The result of this poll and a later one.
+    #[inline]
+    pub const fn and(self, later: Self) -> Self {
+        Self { work: self.work + later.work, more: later.more }
+    }
+}
+
+/// Polls the open pages of `node`: takes posted slots, reads registers, and carries out everything that follows.
+#[inline]
+pub fn serve_pages(locked: &mut LockedNodes<'_>, node: usize) -> Found {
+    locked.common.budget = Budget::FULL;
+    if locked.nodes.card(node).is_some_and(|card| card.stands_still()) {
+        return Found::default();
+    }
+    if let Some(more) = lockstep::serve(locked, node) {
+        return Found { work: 1, more };
+    }
+    let adversarial = if locked.common.is_adversarial { adversarial::poll(locked, node) } else { None };
+    let mut found =
+        adversarial.unwrap_or_else(|| Found { work: pages::serve_ports(locked, node), ..Found::default() });
+    // What another thread left in flight comes after this node's posts, which may precede it in model time.
+    if locked.has_pending() && !locked.common.budget.is_spent() {
+        found.work += 1;
+        run_until_idle(locked, node);
+    }
+    pages::serve_stalled(locked);
+    found.more |= locked.common.budget.is_spent() || locked.common.network.frames.is_moving();
+    found
+}
+
+/// Whether a poll of the open pages of `node` would find something. A slot that its model does not accept does not
+/// count: the thread that makes room for it serves it ([`pages::serve_stalled`]).
+pub fn has_new_posts(locked: &LockedNodes<'_>, node: usize) -> bool {
+    let Some(card) = locked.nodes.card(node).filter(|card| !card.stands_still()) else { return false };
+    // A program that is ready for its first lockstep grant stores only that report.
+    let has_report = |port| locked.common.lockstep.is_some() && card.pages.has_report(port);
+    (0..card.ports()).any(|port| card.is_open(port) && (card.has_news(port) || has_report(port)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::unix::fs::FileExt;
+    use std::sync::Mutex;
+
+    use niclab_abi::PAGE_BYTES;
+    use niclab_abi::bar::{COMPLETER_RELEASED_OFFSET, SLOT_LAUNCH_WORD, launch_word};
+    use niclab_model::fabric::link::LinkConfig;
+    use niclab_model::fabric::{Fabric, FabricConfig, Forwarding};
+    use niclab_model::nic::Statistics;
+    use niclab_model::nic::windows::PAGES_OF_PORTS;
+    use niclab_model::nic::{HostRange, Input, Nic, Observed, Register, ShellCounts};
+    use niclab_model::platform::ledger::Ledger;
+    use niclab_model::time::Span;
+    use smallvec::SmallVec;
+
+    use super::cluster::Cluster;
+    use super::*;
+    use crate::shell::pages::Pages;
+
+    /// A card whose program releases a slice and launches just when its page is looked at.
+    struct Busy {
+        bar: File,
+        requester_page: u32,
+        completer_page: u32,
+        inputs: Arc<Mutex<Vec<&'static str>>>,
+        /// It has taken a launch, and goes on with it later.
+        is_at_work: bool,
+        ledger: Ledger,
+    }
+
+    impl Busy {
+        fn store(&self, page: u32, offset: u64, word: u64) {
+            self.bar.write_all_at(&word.to_le_bytes(), u64::from(page) * PAGE_BYTES + offset).unwrap();
+        }
+    }
+
+    impl Nic for Busy {
+        fn handle(&mut self, _: Time, input: Input<'_>, _: &mut NodeBus) {
+            let name = match input {
+                Input::Register { register: Register::Released(1), .. } => "released",
+                Input::PageStore(_) => "launched",
+                Input::Timeout => "went on",
+                _ => "something else",
+            };
+            self.is_at_work = name == "launched";
+            self.inputs.lock().unwrap().push(name);
+        }
+
+        fn accepts_store(&self, _: u32) -> bool {
+            self.store(self.completer_page, COMPLETER_RELEASED_OFFSET, 1);
+            self.store(self.requester_page, SLOT_LAUNCH_WORD as u64 * 8, launch_word(64, 1));
+            true
+        }
+
+        fn memory_named_by(&self, _: &[u8]) -> SmallVec<[HostRange; 2]> {
+            SmallVec::new()
+        }
+
+        fn poll_output(&mut self) -> Option<Output> {
+            None
+        }
+
+        fn poll_timeout(&self) -> Option<Time> {
+            None
+        }
+
+        fn poll_work(&self) -> Option<Time> {
+            self.is_at_work.then_some(Time::from_ps(7))
+        }
+
+        fn is_open(&self, port: u32) -> bool {
+            port == 0
+        }
+    }
+
+    impl Observed for Busy {
+        fn delivered(&self, _: u32) -> u64 {
+            1
+        }
+
+        fn unordered(&self) -> u64 {
+            0
+        }
+
+        fn ledger(&self) -> &Ledger {
+            &self.ledger
+        }
+
+        fn ledger_mut(&mut self) -> &mut Ledger {
+            &mut self.ledger
+        }
+
+        fn statistics(&self, _: &ShellCounts) -> Statistics {
+            Statistics::default()
+        }
+    }
+
+    /// A node with such a card, alone.
+    fn alone() -> (Cluster, Arc<Mutex<Vec<&'static str>>>) {
+        let fabric = Fabric::new(&FabricConfig {
+            links: vec![LinkConfig::ethernet(1_000_000_000)],
+            forwarding: Forwarding::CutThrough,
+            switch_fall_through: Span::ZERO,
+            seed: 1,
+        });
+        let pages = Pages::new(PAGES_OF_PORTS, 1).unwrap();
+        let inputs = Arc::default();
+        let nic = Busy {
+            bar: pages.file().try_clone().unwrap(),
+            requester_page: pages.requester_page(0),
+            completer_page: pages.completer_page(0),
+            inputs: Arc::clone(&inputs),
+            is_at_work: false,
+            ledger: Ledger::default(),
+        };
+        let cluster = Cluster::new(vec![(Box::new(nic), pages, 1)], &Arc::default(), fabric.unwrap(), 1);
+        (cluster, inputs)
+    }
+
+    #[test]
+    fn frames_that_cannot_be_sent_keep_their_order_however_often_that_is() {
+        let (cluster, _) = alone();
+        let mut world = cluster.lock_all();
+        let frame = |number: u8| Output::Frame {
+            at: Time::ZERO,
+            tail: Time::ZERO,
+            frame: SharedFrame::from(&[number; 64][..]),
+            message: None,
+        };
+        // The first frame is the cut; what its card wants behind it waits.
+        world.set_aside(0, frame(1), false);
+        world.set_aside(0, frame(2), true);
+        world.set_aside(0, frame(3), true);
+        assert_eq!(world.next_output(0), Some(frame(1)));
+        // The next part gets so far, and is cut by the second.
+        let second = world.next_output(0).unwrap();
+        world.set_aside(0, second, false);
+        world.set_aside(0, frame(4), true);
+        assert_eq!([(); 3].map(|()| world.next_output(0)), [2, 3, 4].map(|number| Some(frame(number))));
+    }
+
+    #[test]
+    fn work_in_hand_at_a_turns_end_is_come_back_for() {
+        let (cluster, inputs) = alone();
+        let mut world = cluster.lock_all();
+        world.nodes[0].card.follow_ports();
+        // Launched, and the turn is over before the card goes on.
+        world.nodes[0].card.nic.accepts_store(0);
+        let launch = world.nodes[0].card.pages.take(0).unwrap();
+        let (card, bus) = world.node(0).unwrap();
+        card.store(launch, bus);
+        world.common.budget = Budget::SPENT;
+        world.settle(0);
+        assert_eq!(inputs.lock().unwrap().last(), Some(&"launched"));
+        assert!(world.common.has_deferred && !world.may_be_in_parts());
+        assert!(!dispatch::resume(&mut world));
+        assert_eq!(inputs.lock().unwrap().last(), Some(&"went on"));
+    }
+
+    #[test]
+    fn what_a_program_stored_before_a_launch_is_told_before_it_and_the_card_goes_on_without_a_wait() {
+        let (cluster, inputs) = alone();
+        let mut world = cluster.lock_all();
+        world.nodes[0].card.follow_ports();
+        service::serve_pages(&mut world, 0);
+        assert_eq!(*inputs.lock().unwrap(), ["released", "launched", "went on"]);
+    }
+}
